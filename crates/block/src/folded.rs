@@ -4,6 +4,11 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+/// A character in its small letter: one for one, as PostgreSQL's `lower` has it.
+pub fn small(c: char) -> char {
+    c.to_lowercase().next().unwrap_or(c)
+}
+
 /// A text that lies somewhere else.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldedRef<'a>(pub &'a str);
@@ -11,7 +16,7 @@ pub struct FoldedRef<'a>(pub &'a str);
 impl<'a> FoldedRef<'a> {
     /// The text in small letters, a character at a time, whatever stands beside it.
     pub fn small(self) -> impl Iterator<Item = char> + 'a {
-        self.0.chars().flat_map(char::to_lowercase)
+        self.0.chars().map(small)
     }
 }
 

@@ -6,7 +6,6 @@
 //! is not mistaken for it. If an instance runs on another host, only its locks can be seen from
 //! here.
 
-use std::fs::DirEntry;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use block::InstanceId;
 use engine::services::Services;
 
-use crate::cli::{DataArgs, SettingArgs, StatusArgs, StopArgs};
+use crate::cli::{DataArgs, StatusArgs, StopArgs};
 use crate::instance::counted;
 use crate::process::{Held, start_ticks};
 use crate::{Failure, advice, service};
@@ -444,52 +443,6 @@ impl GuardFile {
         Ok(guard.is_running().then_some(guard))
     }
 }
-
-/// Asks the guard to start an instance, with settings of its own.
-pub fn request_start(dir: &Path, instance: u16, own: &SettingArgs) -> Result<(), Failure> {
-    let path = dir.join(format!("{REQUEST}{instance}"));
-    // The guard takes requests by their names. It does not see this one before it is whole.
-    let new = dir.join(format!("new-{REQUEST}{instance}"));
-    let text = serde_json::to_string(own).map_err(|e| Failure(format!("the settings: {e}")))?;
-    std::fs::write(&new, text)
-        .and_then(|()| std::fs::rename(&new, &path))
-        .map_err(|e| Failure(format!("cannot write {}: {e}", path.display())))
-}
-
-/// A request to start an instance.
-pub struct StartRequest {
-    pub instance: u16,
-    /// The settings that were given with it.
-    pub own: Result<SettingArgs, Failure>,
-}
-
-/// Takes the requests that are there.
-pub fn take_requests(dir: &Path) -> Vec<StartRequest> {
-    let Ok(entries) = std::fs::read_dir(dir) else {
-        return Vec::new();
-    };
-    let mut asked: Vec<StartRequest> = entries.flatten().filter_map(|e| take_request(&e)).collect();
-    asked.sort_unstable_by_key(|request| request.instance);
-    asked
-}
-
-/// The request of this file, which is removed. None of a file that is no request.
-fn take_request(entry: &DirEntry) -> Option<StartRequest> {
-    let name = entry.file_name();
-    let instance = name.to_str()?.strip_prefix(REQUEST)?.parse().ok()?;
-    let unreadable = |e: &dyn std::fmt::Display| {
-        let path = entry.path();
-        Failure(format!("cannot read the request {}: {e}", path.display()))
-    };
-    let own = std::fs::read_to_string(entry.path())
-        .map_err(|e| unreadable(&e))
-        .and_then(|text| serde_json::from_str(&text).map_err(|e| unreadable(&e)));
-    // If somebody else has removed it, the request is his.
-    std::fs::remove_file(entry.path()).ok()?;
-    Some(StartRequest { instance, own })
-}
-
-const REQUEST: &str = "start-instance-";
 
 #[cfg(test)]
 mod tests {

@@ -24,10 +24,11 @@ use engine::cluster::Evictions;
 
 use crate::Failure;
 use crate::cli::{SettingArgs, UpArgs};
-use crate::control::{GuardFile, StartRequest, take_requests};
+use crate::control::GuardFile;
 use crate::instance::{leave_terminal, say_how_to_stop};
 use crate::placement::Placement;
 use crate::report::{self, Origin, Report, Unreadable};
+use crate::start_request::{self, StartRequest};
 use crate::{advice, log, outlet, settings, up};
 
 /// How often the guard looks for requests and changed parameters.
@@ -70,6 +71,11 @@ struct Guard<'a> {
     /// The settings given when a person last asked for an instance. It has them, and after that
     /// those of this guard, whenever it starts again.
     own: BTreeMap<u16, SettingArgs>,
+    /// The instances that a person has asked for and that have not opened since, nor failed to.
+    asked: BTreeSet<u16>,
+    /// Those of them that were starting at that time, with settings of before. If that fails, they
+    /// are started at once with those of now.
+    queued: BTreeSet<u16>,
 }
 
 /// The troubles of an instance since a person asked for it.
@@ -170,6 +176,8 @@ fn guard(args: &UpArgs) -> Result<Outcome, Failure> {
         placement: placement(),
         placed: BTreeSet::new(),
         own: BTreeMap::new(),
+        asked: BTreeSet::new(),
+        queued: BTreeSet::new(),
     };
     let all: Vec<u16> = (1..=args.instances).collect();
     let result = guard.guard(&all, dir);
@@ -209,7 +217,7 @@ impl Guard<'_> {
             self.before.insert(k, evictions.life(k)?.saturating_sub(1));
         }
         // These requests were for an earlier guard.
-        take_requests(dir);
+        start_request::take_all(dir);
         tell(report::Event::AllOpen {
             instances: self.args.instances,
             restarts: !self.args.no_restart,
@@ -230,7 +238,7 @@ impl Guard<'_> {
                 }
                 Happened::Ended(k, end) => self.after_end(k, end, &evictions)?,
                 Happened::Nothing => {
-                    for request in take_requests(dir) {
+                    for request in start_request::take_all(dir) {
                         self.requested(request, &evictions)?;
                     }
                     while let Some(k) = self.next_due().filter(|(_, at)| *at <= Instant::now()) {
@@ -289,21 +297,44 @@ impl Guard<'_> {
             .min_by_key(|(_, at)| *at)
     }
 
-    /// A person asks for an instance. If it runs already, there is nothing to do.
+    /// A person asks for an instance. If it is open already, there is nothing to do.
     fn requested(&mut self, request: StartRequest, evictions: &Evictions) -> Result<(), Failure> {
         let k = request.instance;
-        if self.children.contains_key(&k) {
+        if self.open.contains(&k) {
             return Ok(());
         }
-        match request.own {
+        self.asked.insert(k);
+        // What is wrong with the settings of both is said to the person, not in a log that the
+        // instance has not opened yet.
+        let own = request.own.and_then(|own| {
+            settings::parameters(&self.args.settings.with(&own), k)?;
+            Ok(own)
+        });
+        match own {
             Ok(own) => self.own.insert(k, own),
             Err(Failure(why)) => {
                 tracing::error!("instance {k} is not started: {why}");
+                self.answer(k, &format!("instance {k} is not started: {why}"));
                 return Ok(());
             }
         };
         self.troubles.remove(&k);
+        if self.children.contains_key(&k) {
+            self.queued.insert(k);
+            return Ok(());
+        }
         self.start_again(k, evictions)
+    }
+
+    /// Tells the person who has asked for an instance, if one still waits, why it is not open.
+    fn answer(&mut self, k: u16, why: &str) {
+        if !self.asked.remove(&k) {
+            return;
+        }
+        let dir = &self.args.settings.data.data;
+        if let Err(Failure(e)) = start_request::answer(dir, k, why) {
+            tracing::error!("whoever waits for instance {k} is not told why it is not open: {e}");
+        }
     }
 
     fn start_again(&mut self, k: u16, evictions: &Evictions) -> Result<(), Failure> {
@@ -315,7 +346,9 @@ impl Guard<'_> {
         // for a process. The other instances go on.
         if let Err(Failure(why)) = self.spawn(k) {
             let pause = self.troubles.entry(k).or_default().failed().as_secs();
-            tracing::error!("instance {k} is not started: {why}; tried again in {pause} s");
+            let why = format!("instance {k} is not started: {why}; tried again in {pause} s");
+            tracing::error!("{why}");
+            self.answer(k, &why);
         }
         Ok(())
     }
@@ -408,6 +441,8 @@ impl Guard<'_> {
                     report::Event::Open { address, .. } => {
                         log::note!("instance {k} is open for clients at {address}");
                         self.open.insert(k);
+                        self.asked.remove(&k);
+                        self.queued.remove(&k);
                         if let Some(trouble) = self.troubles.get_mut(&k) {
                             trouble.failed_starts = 0;
                         }
@@ -442,6 +477,9 @@ impl Guard<'_> {
         let End {
             status, was_open, ..
         } = end;
+        if !was_open && self.queued.remove(&k) {
+            return self.start_again(k, evictions);
+        }
         let log = log::path(&self.args.settings.data.data, Origin::Instance(k));
         let log = where_why_is(status, &log);
         let trouble = self.troubles.entry(k).or_default();
@@ -457,7 +495,10 @@ impl Guard<'_> {
             "it stays down".to_string()
         } else if has_failed {
             let pause = trouble.failed().as_secs();
-            tracing::warn!("instance {k} {what} ({status}) and is tried again in {pause} s; {log}");
+            let why =
+                format!("instance {k} {what} ({status}) and is tried again in {pause} s; {log}");
+            tracing::warn!("{why}");
+            self.answer(k, &why);
             return Ok(());
         } else if restarts < MAX_RESTARTS {
             trouble.restarts.push(Instant::now());
@@ -467,7 +508,9 @@ impl Guard<'_> {
             let window = RESTART_WINDOW.as_secs();
             format!("it was started again {restarts} times within {window} s and stays down")
         };
-        tracing::error!("instance {k} {what} ({status}); {why_not} until braid start {k}; {log}");
+        let why = format!("instance {k} {what} ({status}); {why_not} until braid start {k}; {log}");
+        tracing::error!("{why}");
+        self.answer(k, &why);
         match self.children.is_empty() && self.next_due().is_none() {
             true => Err(Failure(format!(
                 "instance {k} {what}, and no other is left; the next start recovers the database"

@@ -31,6 +31,7 @@ mod report;
 mod service;
 mod settings;
 mod start;
+mod start_request;
 mod tkprof;
 mod up;
 mod user;

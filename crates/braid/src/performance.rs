@@ -136,6 +136,27 @@ impl Asked {
         Ok(!self.table("pg_tables", sql)?.rows.is_empty())
     }
 
+    /// Whether the tables of snapshots are there and as this program reads them. A note says that
+    /// they are passed over if they are not.
+    fn can_read_snapshots(&mut self, notes: &mut Vec<String>) -> Result<bool, Failure> {
+        if !self.has_snapshots()? {
+            return Ok(false);
+        }
+        let sql = "select distinct format from perfstat.snapshot order by format";
+        for row in self.table("snapshot", sql)?.rows() {
+            let format = row.number("format")? as i64;
+            if format != workload::FORMAT {
+                notes.push(format!(
+                    "the snapshots in schema perfstat have format {format}, and this program reads \
+                     format {}: only samples in memory are counted",
+                    workload::FORMAT
+                ));
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The snapshots, the oldest first.
     fn snapshots(&mut self) -> Result<Table, Failure> {
         if !self.has_snapshots()? {
@@ -312,8 +333,10 @@ pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {
     if let Some(k) = args.instance {
         of += &format!(" and inst_id = {k}");
     }
-    let samples = samples(&mut asked, &of)?;
-    let texts = texts(&mut asked)?;
+    let mut notes = Vec::new();
+    let has_kept = asked.can_read_snapshots(&mut notes)?;
+    let samples = samples(&mut asked, &of, has_kept)?;
+    let texts = texts(&mut asked, has_kept)?;
     let holders = asked.table(
         "gv$session",
         "select inst_id, sid, program, status, transaction_id from gv$session \
@@ -329,7 +352,7 @@ pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {
             ("Begin".to_string(), begin.to_string()),
             ("End".to_string(), end.to_string()),
         ],
-        notes: Vec::new(),
+        notes,
     };
     let by = match args.by.is_empty() {
         true => By::ALL.to_vec(),
@@ -364,11 +387,12 @@ pub fn timeline(args: &TimelineArgs) -> Result<ExitCode, Failure> {
     show(&workload::timelines(&rows)?, &args.shown)
 }
 
-/// Samples in memory, each of a second, and those of snapshots from before, each of ten.
-fn samples(asked: &mut Asked, of: &str) -> Result<Table, Failure> {
+/// Samples in memory, each of a second, and those of snapshots from before, each of ten, if they
+/// can be read.
+fn samples(asked: &mut Asked, of: &str, has_kept: bool) -> Result<Table, Failure> {
     let live = format!("select 1 as weight, {SAMPLE} from gv$active_session_history where {of}");
     let mut samples = asked.table("gv$active_session_history", &live)?;
-    if !asked.has_snapshots()? {
+    if !has_kept {
         return Ok(samples);
     }
     let sql = "select inst_id, extract(epoch from min(sample_time)) as first \
@@ -388,7 +412,7 @@ fn samples(asked: &mut Asked, of: &str) -> Result<Table, Failure> {
     Ok(samples)
 }
 
-fn texts(asked: &mut Asked) -> Result<BTreeMap<String, String>, Failure> {
+fn texts(asked: &mut Asked, has_kept: bool) -> Result<BTreeMap<String, String>, Failure> {
     let mut texts = BTreeMap::new();
     let mut queries = vec![
         "select sql_id, sql_text from gv$sqlstats",
@@ -396,7 +420,7 @@ fn texts(asked: &mut Asked) -> Result<BTreeMap<String, String>, Failure> {
         "select distinct sql_id, sql_text from gv$active_session_history \
          where sql_id is not null",
     ];
-    if asked.has_snapshots()? {
+    if has_kept {
         queries.push("select sql_id, sql_text from perfstat.sqltext");
     }
     for query in queries {

@@ -8,11 +8,11 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{SettingArgs, StartArgs, UpArgs};
-use crate::control::{GuardFile, State, Status, request_start};
+use crate::control::{GuardFile, State, Status};
 use crate::instance::{end_with_parent, say_how_to_stop};
 use crate::process::{self, Held};
 use crate::report::{self, Event, Origin};
-use crate::{Failure, advice, guard, log, outlet, ports, settings};
+use crate::{Failure, advice, guard, log, outlet, ports, settings, start_request};
 
 const FIRST: u16 = 1;
 
@@ -64,12 +64,13 @@ pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
     }
     // What is wrong with the settings is said here, not in the instance's log.
     settings::parameters(&args.settings, k)?;
-    request_start(dir, k, &args.settings)?;
+    start_request::ask(dir, k, &args.settings)?;
     say!("braid: the guard has been asked to start instance {k}");
     wait_until_open(dir, k)
 }
 
-/// Waits until the status file of the instance says that it is open, or the guard is gone.
+/// Waits until the status file of the instance says that it is open, the guard says why it is not,
+/// or the guard is gone.
 fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
     loop {
         let found = Status::read_all(dir)?.into_iter().find(|s| s.instance == k);
@@ -81,6 +82,9 @@ fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
                 advice::how_to_connect(&s.address)
             );
             return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(why) = start_request::take_answer(dir, k)? {
+            return Err(Failure(why));
         }
         if GuardFile::running(dir)?.is_none() {
             return Err(Failure(format!(

@@ -154,7 +154,7 @@ fn pgbench_with_all_protocols() {
 #[test]
 fn psycopg() {
     let instance = Instance::start("clients-psycopg");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/psycopg_test.py");
+    let script = "tests/psycopg_test.py";
     let Some(output) = run(&instance, "python3", &["-c", "import psycopg"]) else {
         return;
     };
@@ -171,7 +171,7 @@ fn psycopg() {
 #[test]
 fn first_contact() {
     let instance = Instance::start("clients-contact");
-    let clients = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/clients");
+    let clients = "../../tests/clients";
     if run(&instance, "psql", &["--version"]).is_some() {
         let script = format!("{clients}/psql/psql.sh");
         let output = run(&instance, "bash", &[&script]).expect("psql is there, so is bash");

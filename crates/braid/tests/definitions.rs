@@ -2,10 +2,8 @@
 //! and rows that are on their way to a client.
 
 use postgres::Client;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
-use testkit::processes::Database;
-use testkit::waiting::PATIENCE;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use testkit::processes::{Database, storm};
 
 fn up(name: &str) -> Database {
     let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
@@ -76,45 +74,35 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
         .client(1)
         .batch_execute("create table t (id bigint primary key, v bigint not null)")
         .expect("a table");
-    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|s| {
-        let (database, stop, written) = (&database, &stop, &written);
-        let mut writers = Vec::new();
-        for n in 0..4i64 {
-            writers.push(s.spawn(move || {
-                let mut c = database.client(1 + n as u16 % 2);
-                let insert = c.prepare("insert into t values ($1, $2)").expect("insert");
-                let update = c
-                    .prepare("update t set v = v + 1 where id = $1")
-                    .expect("update");
-                let delete = c.prepare("delete from t where id = $1").expect("delete");
-                let mut id = n * 1_000_000;
-                while !stop.load(SeqCst) {
-                    id += 1;
-                    c.execute(&insert, &[&id, &(id * 10)]).expect("inserted");
-                    c.execute(&update, &[&id]).expect("updated");
-                    if id % 3 == 0 {
-                        c.execute(&delete, &[&id]).expect("deleted");
-                    }
-                    written.fetch_add(1, SeqCst);
-                }
-            }));
-        }
-        let more = |by: u64| {
-            let (until, give_up) = (written.load(SeqCst) + by, Instant::now() + PATIENCE);
-            while written.load(SeqCst) < until {
-                assert!(Instant::now() < give_up, "writers stand still");
-                assert!(!writers.iter().any(|w| w.is_finished()), "one has failed");
-                std::thread::yield_now();
+    let session = |n: u64| {
+        let mut kept = None;
+        let mut id = n as i64 * 1_000_000;
+        move |c: &mut postgres::Client| {
+            if kept.is_none() {
+                kept = Some((
+                    c.prepare("insert into t values ($1, $2)")?,
+                    c.prepare("update t set v = v + 1 where id = $1")?,
+                    c.prepare("delete from t where id = $1")?,
+                ));
             }
-        };
+            let (insert, update, delete) = kept.as_ref().expect("prepared above");
+            id += 1;
+            c.execute(insert, &[&id, &(id * 10)])?;
+            c.execute(update, &[&id])?;
+            if id % 3 == 0 {
+                c.execute(delete, &[&id])?;
+            }
+            Ok(())
+        }
+    };
+    storm(&database, &[], session, |storm| {
         let mut ddl = database.client(2);
         let mut reader = database.client(1);
         for round in 0..ROUNDS {
-            more(50);
+            storm.more(50);
             ddl.batch_execute("create index tv on t (v)")
                 .expect("an index");
-            more(50);
+            storm.more(50);
             // Rows are read through the index and without it, in one snapshot.
             let sql = "select (select count(*) from t where v between 0 and 9000000000), (select count(*) from t)";
             let row = reader.query_one(sql, &[]).expect("counts");
@@ -124,7 +112,6 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
                 ddl.batch_execute("drop index tv").expect("dropped");
             }
         }
-        stop.store(true, SeqCst);
     });
     database.verify();
 }

@@ -3,11 +3,8 @@
 //! `BRAID_KEYS_SEED` replays the choices.
 
 use seam::Rng;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
-use testkit::processes::Database;
+use testkit::processes::{Database, storm};
 use testkit::seeds;
-use testkit::waiting::PATIENCE;
 
 fn up(name: &str) -> Database {
     let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
@@ -132,59 +129,22 @@ fn no_orphans_after_a_storm_with_a_death() {
              insert into p select generate_series(0, 11)",
         )
         .expect("tables");
-    let (stop, done, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    std::thread::scope(|s| {
-        let (database, stop, done, refused) = (&database, &stop, &done, &refused);
-        let mut workers = Vec::new();
-        for n in 0..4u64 {
-            workers.push(s.spawn(move || {
-                let mut rng = Rng(seed.wrapping_mul(1000) + n);
-                let instance = 1 + n as u16 % 2;
-                let mut c = database.client(instance);
-                let mut id = 1_000_000 * (n as i64 + 1);
-                while !stop.load(SeqCst) {
-                    id += 1;
-                    match step(&mut c, &mut rng, id) {
-                        Ok(()) => {
-                            done.fetch_add(1, SeqCst);
-                        }
-                        Err(_) if c.is_closed() => {
-                            assert_eq!(instance, 2, "only instance 2 is killed");
-                            c = database.client_when_open(instance);
-                        }
-                        Err(e) => {
-                            let known = ["23503", "23505", "40P01", "40001", "57P01", "25P02"];
-                            assert!(known.contains(&code(&e)), "{e:?}");
-                            refused.fetch_add(1, SeqCst);
-                            // The transaction, if the step had one.
-                            if let Err(e) = c.batch_execute("rollback") {
-                                assert_eq!(instance, 2, "{e:?}");
-                                c = database.client_when_open(instance);
-                            }
-                        }
-                    }
-                }
-            }));
+    let session = |n: u64| {
+        let mut rng = Rng(seed.wrapping_mul(1000) + n);
+        let mut id = 1_000_000 * (n as i64 + 1);
+        move |c: &mut postgres::Client| {
+            id += 1;
+            step(c, &mut rng, id)
         }
-        let more = |by: u64| {
-            let (until, give_up) = (done.load(SeqCst) + by, Instant::now() + PATIENCE);
-            while done.load(SeqCst) < until {
-                assert!(Instant::now() < give_up, "the storm stands still");
-                assert!(!workers.iter().any(|w| w.is_finished()), "one has failed");
-                std::thread::yield_now();
-            }
-        };
-        more(STEPS_BEFORE);
+    };
+    let known = ["23503", "23505", "40P01", "40001", "57P01", "25P02"];
+    let (done, refused) = storm(&database, &known, session, |storm| {
+        storm.more(STEPS_BEFORE);
         database.signal(2, "-9");
-        more(STEPS_AFTER);
-        stop.store(true, SeqCst);
+        storm.more(STEPS_AFTER);
     });
-    eprintln!(
-        "{} steps, {} refused",
-        done.load(SeqCst),
-        refused.load(SeqCst)
-    );
-    assert!(refused.load(SeqCst) > 0, "nothing has met");
+    eprintln!("{done} steps, {refused} refused");
+    assert!(refused > 0, "nothing has met");
     for instance in [1, 2] {
         let mut c = database.client_when_open(instance);
         for column in ["cascading", "nulled", "checked"] {

@@ -1,5 +1,6 @@
 //! Several instances of one database as processes: started, guarded, taken out and brought back.
 
+use std::net::TcpListener;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use testkit::processes::{Database, braid, client, program, said, signal};
@@ -154,8 +155,17 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     let output = braid(&[&["start", "2", "--data", &data], &own[..]].concat());
     assert!(said(&output).contains("no_such"), "{}", said(&output));
     assert_eq!(pair.states(), ["open", "stopped"]);
+    // Whoever asks is told why it does not open. The guard tries again, with these settings, until
+    // it is asked with others.
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let before_taken = (taken.local_addr().expect("its address").port() - 1).to_string();
+    let output = braid(&["start", "2", "--data", &data, "--port", &before_taken]);
+    assert!(!output.status.success(), "{}", said(&output));
+    let told = said(&output);
+    assert!(told.contains("instance 2 did not start"), "{told}");
     let output = braid(&[&["start", "2", "--data", &data], &own[..2]].concat());
     assert!(output.status.success(), "{}\n{}", said(&output), pair.log());
+    drop(taken);
     let all = pair.status();
     assert_eq!(number(&all[1], "incarnation"), before + 1);
     let output = braid(&["start", "2", "--data", &data]);

@@ -330,6 +330,16 @@ fn the_doctor_names_who_holds_the_rows() {
     assert!(seen.contains("instance 2 - instance 1"), "{seen}");
     let steps = told(&db, "ash", &["--minutes", "5", "--by", "plan-step"]);
     assert!(steps.contains("0: Update on t"), "{steps}");
+    // Snapshots of a former format, whose samples have no steps, hide nothing that is in memory.
+    let mut other = db.client(1);
+    value(&mut other, "select create_snapshot()");
+    run(&mut other, "update perfstat.snapshot set format = 3");
+    let dropped = "alter table perfstat.ash drop column sql_plan_hash_value, \
+                   drop column sql_plan_line_id, drop column sql_plan_operation";
+    run(&mut other, dropped);
+    let seen = told(&db, "ash", &["--minutes", "5"]);
+    assert!(seen.contains("enq: TX - row lock contention"), "{seen}");
+    assert!(seen.contains("perfstat have format 3"), "{seen}");
     run(&mut holder, "commit");
     waits.join().unwrap();
     assert!(refused(&db, "ash", &["--by", "nonsense"]).contains("not by nonsense"));
@@ -493,6 +503,28 @@ fn long_work_and_plans_tell_what_was_done() {
     for _ in 0..70 {
         one.query(&point, &[&1i32]).unwrap();
     }
+    db.verify();
+}
+
+/// A FETCH goes on with the query of its cursor: what was seen of it is in the steps of that plan.
+#[test]
+fn what_is_fetched_later_has_the_steps_of_its_query() {
+    let db = up("fetched", 1);
+    let (mut one, mut other) = (db.client(1), db.client(1));
+    let cursor = "declare c cursor for select sum(a.i) over (order by b.i) \
+                  from generate_series(1, 3000) a (i), generate_series(1, 3000) b (i)";
+    run(&mut one, &format!("begin; {cursor}"));
+    let seen = "select count(*) from v$active_session_history \
+                where sql_text = 'fetch all from c' and sql_plan_operation is not null \
+                and sql_plan_hash_value in (select plan_hash_value from v$sql_plan \
+                where operation = 'WindowAgg')";
+    let cancel = one.cancel_token();
+    let fetches = std::thread::spawn(move || one.batch_execute("fetch all from c"));
+    waiting::until("a step of the cursor's query was seen", || {
+        number(&mut other, seen) > 0.0
+    });
+    cancel.cancel_query(postgres::NoTls).unwrap();
+    fetches.join().unwrap().unwrap_err();
     db.verify();
 }
 

@@ -19,7 +19,7 @@ const INSTANCES: u16 = 2;
 
 /// The text of a document, by its path below the root.
 fn document(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new("../..");
     std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
@@ -158,7 +158,7 @@ fn cargo_run_means_braid() {
             "--format-version",
             "1",
         ])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .current_dir(Path::new("../.."))
         .output()
         .expect("cargo runs");
     assert!(metadata.status.success(), "{}", said(&metadata));

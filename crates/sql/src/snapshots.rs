@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::session::{Keep, SqlSession, now_micros};
 
 /// The layout of the tables. A report reads snapshots of this format alone.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 /// The advisory lock of who takes a snapshot: "perfstat" in ASCII.
 const LOCK: u64 = 0x7065_7266_7374_6174;
 /// How often `m000` looks whether a snapshot is due.
@@ -166,7 +166,8 @@ const TABLES: &[(&str, &str)] = &[
          s.fetches, s.failures, s.parse_calls, s.loads, s.rows_processed, s.elapsed_time, s.cpu_time, \
          s.runnable_time, s.application_wait_time, s.concurrency_wait_time, s.cluster_wait_time, \
          s.user_io_wait_time, s.commit_wait_time, s.network_wait_time, s.other_wait_time, \
-         s.buffer_gets, s.disk_reads, s.redo_size, s.gc_blocks_received \
+         s.buffer_gets, s.disk_reads, s.redo_size, s.gc_blocks_received, \
+         extract(epoch from s.first_load_time)::float8 as first_load \
          from gv$sqlstats s where s.last_active_time >= $SINCE::timestamptz \
          order by s.elapsed_time desc limit $STATEMENTS",
     ),
@@ -181,7 +182,8 @@ const TABLES: &[(&str, &str)] = &[
         "ash",
         "select $SNAP::bigint as snap_id, a.inst_id, a.sample_id, a.sample_time, a.session_id, \
          a.session_type, a.program, a.session_state, a.event, a.wait_class, a.p1, a.p2, a.p3, \
-         a.time_waited, a.sql_id, a.transaction_id, a.blocking_instance, a.last_remote_instance, a.\"current_obj#\" as current_obj, a.object_name, \
+         a.time_waited, a.sql_id, a.transaction_id, a.blocking_instance, a.last_remote_instance, \
+         a.\"current_obj#\" as current_obj, a.object_name, \
          a.blocking_session, a.sql_plan_hash_value, a.sql_plan_line_id, a.sql_plan_operation \
          from gv$active_session_history a \
          where a.sample_time >= $SINCE::timestamptz and a.sample_id % $SAMPLES = 0",

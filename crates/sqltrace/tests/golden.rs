@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 use sqltrace::{Error, Options, Profile};
 
+/// Cargo runs tests in the folder of their crate.
 fn dir() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces")
+    PathBuf::from("tests/traces")
 }
 
 fn check(expected: &str, files: &[&str], options: Options) {

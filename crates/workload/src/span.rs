@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::table::{Error, Row, Table};
 
 /// The layout of the tables that a report reads.
-pub const FORMAT: i64 = 4;
+pub const FORMAT: i64 = 5;
 
 /// What all instances had counted at one moment.
 #[derive(Clone, Default, Debug)]

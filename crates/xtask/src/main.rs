@@ -32,7 +32,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the work tree: this crate lies two folders below it.
+/// The root of the work tree: this crate lies two folders below it. Cargo says where when it runs
+/// this; where it was compiled may be another clone that shares the build cache.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let own = std::env::var_os("CARGO_MANIFEST_DIR");
+    let own = own.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    own.join("../..")
 }

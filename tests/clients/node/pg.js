@@ -1,4 +1,4 @@
-// node-postgres: connects with startup options, asks. JSON waits for later versions.
+// node-postgres: connects with startup options, asks.
 const assert = require("node:assert");
 const { Client } = require("pg");
 

@@ -1,6 +1,6 @@
-// Sequelize: sets its time zone as an interval on connecting; tables of models with relations, enums, ranges
-// and arrays; reads, writes, findOrCreate, locks; what the query interface changes and reads of the catalogs.
-// `sync` with `alter` and `renameColumn` wait for pg_statio_all_tables.
+// Sequelize: sets its time zone as an interval on connecting; tables of models with relations,
+// enums, ranges and arrays, and their changes; reads, writes, findOrCreate, locks; what the query
+// interface changes and reads of the catalogs.
 const assert = require("node:assert");
 const { Sequelize, DataTypes, Op } = require("sequelize");
 const { PGHOST: host, PGPORT: port, PGUSER: user, PGDATABASE: database } = process.env;
@@ -168,7 +168,12 @@ async function changes(sequelize) {
     [["userId", "users", "id"]],
   );
   await catalog.removeConstraint(posts, "n_positive");
-  await catalog.removeColumn(posts, "extra");
+  await catalog.renameColumn(posts, "extra", "further");
+  await catalog.changeColumn(posts, "title", { type: DataTypes.STRING(80), allowNull: false });
+  const { further, title } = await catalog.describeTable(posts);
+  assert.deepStrictEqual([further.special.sort(), further.defaultValue], [["a", "b"], "a"]);
+  assert.deepStrictEqual([title.type, title.allowNull], ["CHARACTER VARYING(80)", false]);
+  await catalog.removeColumn(posts, "further");
   await catalog.createFunction(
     "sq.twice",
     [{ type: "integer", name: "a" }],
@@ -190,6 +195,7 @@ async function changes(sequelize) {
   await sequelize.sync();
   await rows(sequelize, all);
   await changes(sequelize);
+  await sequelize.sync({ alter: true });
   await sequelize.drop();
   await sequelize.dropSchema("sq");
   await sequelize.close();

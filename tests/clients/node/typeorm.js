@@ -111,8 +111,6 @@ const make = (later, more) =>
     port: Number(port),
     username,
     database,
-    installExtensions: false,
-    uuidExtension: "pgcrypto",
     schema: "to",
     entities: entities(later),
     ...more,

@@ -1,6 +1,5 @@
-# DBD::Pg: placeholders, types, errors, savepoints, COPY, notifications, what DBI asks of the catalogs.
-# statistics_info waits for pg_index_column_has_property, foreign_key_info for what pg_depend says of
-# constraints.
+# DBD::Pg: placeholders, types, errors, savepoints, COPY, notifications, what DBI asks of the
+# catalogs. foreign_key_info waits for what pg_depend says of constraints.
 use strict; use warnings; use DBI;
 
 # Says whether a step went right, and what it gave: dbi.expected has what PostgreSQL 15 gives.
@@ -41,6 +40,12 @@ my $ti=$d->table_info(undef,'public','pl_t','TABLE')->fetchall_arrayref({});
 ok(@$ti==1,'table_info',$ti->[0]{TABLE_TYPE});
 $d->do("create table pl_c (p int references pl_t)");
 ok(1,'tables',join ',',sort grep{/pl_/}$d->tables(undef,'public','%','TABLE'));
+$d->do("insert into pl_c values (1)");
+$d->do("analyze pl_c");
+my $si=$d->statistics_info(undef,'public','pl_c',0,0)->fetchall_arrayref({});
+ok(1,'statistics_info',join ',',map{join '|',map{$_//'-'}@{$_}{qw(TABLE_NAME NON_UNIQUE INDEX_NAME TYPE ORDINAL_POSITION COLUMN_NAME ASC_OR_DESC CARDINALITY)}}@$si);
+my $su=$d->statistics_info(undef,'public','pl_t',1,0)->fetchall_arrayref({});
+ok(1,'statistics_info of keys',join ',',sort map{join '|',map{$_//'-'}@{$_}{qw(NON_UNIQUE INDEX_NAME TYPE ORDINAL_POSITION COLUMN_NAME ASC_OR_DESC)}}@$su);
 ok(1,'type_info',scalar @{$d->type_info_all});
 $d->do("listen pl");
 $d->do("notify pl,'hi'");

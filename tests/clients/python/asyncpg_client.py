@@ -1,4 +1,4 @@
-"""asyncpg: connects, asks and copies, also in binary. JSON waits for later versions."""
+"""asyncpg: connects, asks and copies, also in binary."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""psycopg 2: connects in several encodings. JSON waits for later versions."""
+"""psycopg 2: connects in several encodings."""
 
 import psycopg2
 

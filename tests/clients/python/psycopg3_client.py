@@ -1,4 +1,5 @@
-"""psycopg 3: connects, in UTF-8 and LATIN1, with text and binary values, sends and reads arrays, and copies. JSON waits for later versions."""
+"""psycopg 3: connects, in UTF-8 and LATIN1, with text and binary values, sends and reads arrays,
+and copies."""
 
 import datetime
 from decimal import Decimal

@@ -2,8 +2,9 @@
 //! over those of another.
 
 use std::ffi::OsString;
+use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -11,17 +12,27 @@ use serde::{Deserialize, Serialize};
 use super::{DEFAULT_DATA, number};
 
 /// The directory of the database.
-#[derive(Args, Clone, Serialize, Deserialize)]
+#[derive(Args, Clone)]
 pub struct DataArgs {
     /// Database directory
     #[arg(long, value_name = "DIR", default_value = DEFAULT_DATA)]
     pub data: PathBuf,
 }
 
+impl Default for DataArgs {
+    fn default() -> DataArgs {
+        DataArgs {
+            data: DEFAULT_DATA.into(),
+        }
+    }
+}
+
 /// The settings of an instance. A flag overrides ALTER SYSTEM SET, which overrides braid.toml.
 #[derive(Args, Clone, Serialize, Deserialize)]
 pub struct SettingArgs {
     #[command(flatten)]
+    // Whoever reads settings knows in which database's directory they lie.
+    #[serde(skip)]
     pub data: DataArgs,
     /// Parameter file [default: DIR/braid.toml]
     #[arg(long, value_name = "FILE")]
@@ -82,6 +93,16 @@ impl SettingArgs {
             add("--set", Some(setting.into()));
         }
         flags
+    }
+
+    /// The same in another working directory.
+    pub fn from_anywhere(&self) -> io::Result<SettingArgs> {
+        let absolute = |path: &Option<PathBuf>| path.as_deref().map(path::absolute).transpose();
+        Ok(SettingArgs {
+            config: absolute(&self.config)?,
+            redo_mirror: absolute(&self.redo_mirror)?,
+            ..self.clone()
+        })
     }
 
     /// These settings where `own` says nothing else. The directory is this one's.

@@ -5,5 +5,6 @@ mod contact;
 mod hostile;
 mod literals;
 mod positions;
+mod prepared;
 mod protocol;
 mod transactions;

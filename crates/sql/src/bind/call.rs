@@ -5,6 +5,7 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
 use super::operator_call::is_behind_operator;
+use super::user_call::Value;
 use super::{Binder, Typed, chosen_type, names, null_if_type, parts};
 use crate::collate::Derived;
 use crate::error::{Error, Result};
@@ -58,9 +59,11 @@ impl Binder<'_> {
             return Err(Error::unsupported(format!("{f}")));
         }
         let name = names::Qualified::new(&f.name)?;
-        if let Some(found) = self.user_call(&name, f)? {
-            return Ok(found);
-        }
+        // Arguments that have been bound to look for functions of users are not bound again.
+        let bound = match self.user_call(&name, f)? {
+            Value::Users(found) => return Ok(found),
+            Value::Other(bound) => bound,
+        };
         if name.schema.as_deref() == Some("dbms_random")
             && let Some(found) = self.dbms_random(&name, &self.arguments(f)?)?
         {
@@ -74,13 +77,12 @@ impl Binder<'_> {
             .as_deref()
             .is_some_and(|s| s != "pg_catalog" && s != "public" && !standard(s, &name.name))
         {
-            return Err(Error::new(
-                "3F000",
-                format!(
-                    "schema \"{}\" does not exist",
-                    name.schema.unwrap_or_default()
-                ),
-            ));
+            let schema = name.schema.as_deref().unwrap_or_default();
+            let no_schema = names::no_schema(schema).at_name(&f.name);
+            return Err(match self.params.sight.has_schema(schema) {
+                true => no_function(&name.to_string(), &self.arguments(f)?),
+                false => no_schema,
+            });
         }
         if AGGREGATES.contains(&name.name.as_str()) {
             return Err(Error::new(
@@ -113,7 +115,10 @@ impl Binder<'_> {
         if let Some(found) = self.variadic_call(&name.name, f)? {
             return Ok(found);
         }
-        let args = self.arguments(f)?;
+        let args = match bound {
+            Some(args) => args,
+            None => self.arguments(f)?,
+        };
         if is_behind_operator(&name.name) {
             return match self.call(&name.name, args.clone()) {
                 Err(e) if e.sqlstate() == "42883" => self.operator_call(&name.name, args)?.ok_or(e),

@@ -80,17 +80,9 @@ impl Binder<'_> {
     }
 }
 
-/// The operator that `OPERATOR(schema.name)` names.
+/// The operator that `OPERATOR(pg_catalog.name)` names.
 pub fn custom_operator(path: &[String]) -> Result<BinaryOperator> {
     let name = path.last().map(String::as_str).unwrap_or_default();
-    if let [schema, _] = path
-        && !schema.eq_ignore_ascii_case("pg_catalog")
-    {
-        return Err(Error::new(
-            "3F000",
-            format!("schema \"{schema}\" does not exist"),
-        ));
-    }
     Ok(match name {
         "~" => BinaryOperator::PGRegexMatch,
         "~*" => BinaryOperator::PGRegexIMatch,

@@ -39,7 +39,7 @@ pub fn domain_check(declared: SqlType, params: &ParamTypes) -> Result<Option<Dom
         },
         _ => return Ok(None),
     };
-    params.sight.note_domain(declared);
+    params.sight.note_type(declared);
     let def = domain.def();
     let own = params.of_stored();
     let mut checks = Vec::with_capacity(def.checks.len());

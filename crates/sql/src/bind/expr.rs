@@ -19,6 +19,7 @@ use crate::expr::array::ArrayFunc;
 use crate::expr::cast::CastContext;
 use crate::expr::{ArithOp, CmpOp, Expr, Func, func::PureFunc};
 use crate::types::SqlType;
+use crate::types::own::Kind;
 
 /// How deep expressions may be nested: the evaluator recurses, and a session's stack is finite.
 const MAX_DEPTH: usize = 500;
@@ -300,18 +301,20 @@ impl Binder<'_> {
         let Some(dict) = self.params.sight.dict() else {
             return true;
         };
-        let found = self.scope.resolve(Some(table), column);
-        let found = found.ok().and_then(|c| dict.table_by_oid(c.table_oid));
-        match (found, dict.schema(schema)) {
-            (Some(table), of) => of == Some(table.schema),
-            (None, of) => of.is_some() || schema == "pg_catalog",
-        }
+        let oid = self
+            .scope
+            .resolve(Some(table), column)
+            .map_or(0, |c| c.table_oid);
+        names::is_in_schema(dict, schema, table, oid)
     }
 
     fn column_of(&self, names: &[String]) -> Result<Typed> {
         let (table, name) = match names {
             [table, name] => (table, name),
             [schema, table, name] if self.is_schema_of(schema, table, name) => (table, name),
+            [_, table, _] if self.scope.has_table(table) => {
+                return Err(names::in_no_schema(table));
+            }
             _ => return Err(Error::unsupported(format!("name {}", names.join(".")))),
         };
         let c = self.scope.resolve(Some(table), name)?;
@@ -340,7 +343,7 @@ impl Binder<'_> {
         match op {
             BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right),
             BinaryOperator::PGCustomBinaryOperator(path) => {
-                if let Some(found) = self.qualified_operator(left, path, right)? {
+                if let Some(found) = self.qualified_operator((left, op, right), path)? {
                     return Ok(found);
                 }
                 return self.binary(left, &custom_operator(path)?, right);
@@ -361,6 +364,11 @@ impl Binder<'_> {
         }
         let (l, r) = (self.expr(left)?, self.expr(right)?);
         let (l, r) = self.with_days(op, (left, l), (right, r))?;
+        if comparison(op).is_none()
+            && let Some(found) = self.extension_operator((left, op, right), (&l, &r))?
+        {
+            return Ok(found);
+        }
         self.applied(op, l, r)
     }
 
@@ -370,9 +378,6 @@ impl Binder<'_> {
             return self.compare(cmp, l, r);
         }
         let symbol = op.to_string();
-        if let Some(found) = self.extension_operator(None, &symbol, &l, &r)? {
-            return Ok(found);
-        }
         if let Some(found) = self.range_operator(&symbol, &l, &r)? {
             return Ok(found);
         }
@@ -588,7 +593,10 @@ impl Binder<'_> {
                 SqlType::Bytea,
             ));
         }
-        if !left.ty.is_string() && !right.ty.is_string() {
+        let is_text = |ty: SqlType| {
+            ty.is_string() || matches!(ty, SqlType::Own(own) if own.kind() == Kind::Citext)
+        };
+        if !is_text(left.ty) && !is_text(right.ty) {
             return Err(Error::new(
                 "42883",
                 format!(

@@ -18,6 +18,7 @@ mod json;
 pub mod names;
 pub mod needs;
 pub mod numbered;
+pub mod numbered_operator;
 mod open_call;
 mod operator_call;
 mod oracle;
@@ -55,7 +56,7 @@ pub use coerce::{chosen_type, common_type, null_if_type};
 pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;
 pub use json::check_comparable;
-pub use user_call::{Called, linked_func, value_of};
+pub use user_call::{Called, linked_func};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]
@@ -277,6 +278,23 @@ impl TypeNames {
             }
         }
         Ok(())
+    }
+
+    /// Notes which function computes an operator. One that has the number already is left as it is.
+    fn note_operator(
+        &self,
+        (left, op, right): (&ast::Expr, &ast::BinaryOperator, &ast::Expr),
+        number: u32,
+    ) {
+        if let Some(noted) = self.noted.borrow_mut().as_mut()
+            && numbered_operator::number_of(op).is_none()
+        {
+            noted.push(numbered::Noted {
+                place: numbered_operator::place_between(left, right),
+                written: names::Qualified::bare(&numbered_operator::symbol_of(op)),
+                number,
+            });
+        }
     }
 }
 

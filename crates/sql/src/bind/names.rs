@@ -4,7 +4,7 @@ use std::fmt;
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 
-use crate::dict::NameRef;
+use crate::dict::{Dict, NameRef};
 use crate::error::{Error, Result};
 
 /// PostgreSQL's limit of an identifier; longer ones are cut.
@@ -175,4 +175,24 @@ pub fn no_relation<'n>(name: impl Into<NameRef<'n>>) -> Error {
     }
     let shown = schema.map_or(name.to_string(), |schema| format!("{schema}.{name}"));
     Error::new("42P01", format!("relation \"{shown}\" does not exist"))
+}
+
+/// Whether a column of a table in sight may be called by a schema's name: the table of that oid is
+/// of the schema, and has no other name here. A table of no oid is one that is not defined yet, or
+/// none of the dictionary.
+pub fn is_in_schema(dict: &Dict, schema: &str, table: &str, oid: u32) -> bool {
+    let of = dict.schema(schema);
+    match dict.table_by_oid(oid) {
+        Some(t) => of == Some(t.schema) && t.name == table,
+        None => of.is_some() || schema == "pg_catalog",
+    }
+}
+
+/// The error for a column of a table of another schema than the one in sight.
+pub fn in_no_schema(table: &str) -> Error {
+    let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");
+    Error::new("42P01", message).hint(format!(
+        "There is an entry for table \"{table}\", but it cannot be referenced from this part of the \
+         query."
+    ))
 }

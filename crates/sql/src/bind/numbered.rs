@@ -18,9 +18,10 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 
 use super::names::Qualified;
+use super::numbered_operator::{self, Operator};
 use super::{Binder, ParamTypes, Scope, parts};
 use crate::dict::{Dict, Function};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::parse;
 use crate::types::SqlType;
 
@@ -32,10 +33,72 @@ pub fn number_in(schema: &str) -> Option<u32> {
     schema.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// The numbers that a text has, those in its strings too.
-pub fn numbers_in(text: &str) -> impl Iterator<Item = u32> + '_ {
+/// The numbers that a text has, and those that only stand in its strings.
+fn searched(text: &str) -> impl Iterator<Item = u32> + '_ {
     let each = text.split("\"braid$").skip(1);
     each.filter_map(|rest| rest.split_once("\".")?.0.parse().ok())
+}
+
+/// Collects the numbers that stand in the place of names.
+#[derive(Default)]
+struct Collected(Vec<u32>);
+
+impl Collected {
+    fn name(&mut self, name: &ObjectName) {
+        let number = Qualified::new(name).ok().and_then(|name| name.number());
+        self.0.extend(number);
+    }
+}
+
+impl Names for Collected {
+    fn call(&mut self, call: &mut ast::Function) {
+        self.name(&call.name);
+    }
+
+    fn in_from(&mut self, name: &mut ObjectName, _: &mut Option<TableAlias>) {
+        self.name(name);
+    }
+
+    fn ty(&mut self, name: &mut ObjectName) -> Option<DataType> {
+        self.name(name);
+        None
+    }
+
+    fn operator(&mut self, e: &mut Expr) {
+        if let Expr::BinaryOp { op, .. } = e {
+            self.0.extend(numbered_operator::number_of(op));
+        }
+    }
+}
+
+/// The numbers in the text of an expression, each once.
+pub fn in_expression(text: &str) -> Vec<u32> {
+    collected(text, parse::expression)
+}
+
+/// The numbers in the text of a query, each once.
+pub fn in_query(text: &str) -> Vec<u32> {
+    collected(text, |text| match parse::statement(text)? {
+        parse::Command::Sql(statement) => Ok(*statement),
+        _ => Err(Error::internal("the text of a query that is none")),
+    })
+}
+
+fn collected<T: ast::VisitMut>(text: &str, read: impl Fn(&str) -> Result<T>) -> Vec<u32> {
+    // Most texts have no number at all, and are not looked at closer.
+    let mut numbers: Vec<u32> = searched(text).collect();
+    if !numbers.is_empty() {
+        // A stored text was read when it was stored; one that cannot be read now keeps what it may
+        // name.
+        if let Ok(mut tree) = read(text) {
+            let mut found = Collected::default();
+            visit(&mut tree, &mut found);
+            numbers = found.0;
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+    }
+    numbers
 }
 
 /// What a name was found to mean.
@@ -86,6 +149,8 @@ trait Names {
     fn in_from(&mut self, name: &mut ObjectName, alias: &mut Option<TableAlias>);
     /// A type that is not built in; its name becomes that of another type.
     fn ty(&mut self, name: &mut ObjectName) -> Option<DataType>;
+    /// An operator between two operands, after what is in these.
+    fn operator(&mut self, e: &mut Expr);
     /// An item of a list of SELECT, before what is in it.
     fn item(&mut self, _: &mut SelectItem) {}
 }
@@ -115,6 +180,13 @@ impl<N: Names> ast::VisitorMut for Visit<'_, N> {
             Expr::Cast { data_type, .. } => self.data_type(data_type),
             Expr::TypedString(typed) => self.data_type(&mut typed.data_type),
             _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, e: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::BinaryOp { .. } = e {
+            self.0.operator(e);
         }
         ControlFlow::Continue(())
     }
@@ -155,23 +227,33 @@ struct OfQuery<'n> {
     noted: &'n [Noted],
     used: Vec<bool>,
     found: Vec<Numbered>,
+    operators: Vec<Operator>,
+    /// How many operators have been met.
+    met: usize,
 }
 
 impl OfQuery<'_> {
+    /// The number that was noted for what stands at a place.
+    fn number(&mut self, written: &Qualified, place: Span) -> Option<u32> {
+        let same = self.noted.iter().zip(&mut self.used);
+        let same = same.filter(|(n, _)| n.written == *written && n.place == place);
+        let mut number = None;
+        // Without a place it cannot be written there.
+        let same = same.filter(|_| place != Span::empty());
+        for (noted, used) in same {
+            // Of two meanings neither can be given.
+            *used = number.is_none_or(|number| number == noted.number);
+            number = Some(noted.number);
+        }
+        number
+    }
+
     fn name(&mut self, name: &ObjectName) {
         let Ok(written) = Qualified::new(name) else {
             return;
         };
         let place = place_of(name);
-        let same = self.noted.iter().zip(&mut self.used);
-        let same = same.filter(|(n, _)| n.written == written && n.place == place);
-        let mut number = None;
-        // Without a place it cannot be written there.
-        let same = same.filter(|_| place != Span::empty());
-        for (noted, used) in same {
-            *used = true;
-            number = Some(noted.number);
-        }
+        let number = self.number(&written, place);
         self.found.extend(number.map(|number| Numbered {
             place,
             name: written.name,
@@ -193,20 +275,46 @@ impl Names for OfQuery<'_> {
         self.name(name);
         None
     }
+
+    fn operator(&mut self, e: &mut Expr) {
+        if let Expr::BinaryOp { left, op, right } = e {
+            let written = Qualified::bare(&numbered_operator::symbol_of(op));
+            let number = self.number(&written, numbered_operator::place_between(left, right));
+            let at = self.met;
+            self.operators
+                .extend(number.map(|number| Operator { at, number }));
+        }
+        self.met += 1;
+    }
 }
 
-/// The names of a query's text that get a number, and whether others were noted.
-pub fn of_query(q: &ast::Query, noted: &[Noted]) -> (Vec<Numbered>, bool) {
+/// What gets a number in a query.
+#[derive(Default)]
+pub struct OfText {
+    pub names: Vec<Numbered>,
+    pub operators: Vec<Operator>,
+    /// Something was noted that does not stand in the query.
+    pub elsewhere: bool,
+}
+
+/// What of a query's text gets the numbers that were noted for it.
+pub fn of_query(q: &ast::Query, noted: &[Noted]) -> OfText {
     if noted.is_empty() {
-        return (Vec::new(), false);
+        return OfText::default();
     }
     let mut names = OfQuery {
         noted,
         used: vec![false; noted.len()],
         found: Vec::new(),
+        operators: Vec::new(),
+        met: 0,
     };
     visit(&mut q.clone(), &mut names);
-    (names.found, names.used.contains(&false))
+    OfText {
+        names: names.found,
+        operators: names.operators,
+        elsewhere: names.used.contains(&false),
+    }
 }
 
 /// Gives names of an expression the numbers of what they mean.
@@ -245,6 +353,17 @@ impl Names for OfExpression<'_> {
             self.numbers.push(found.oid());
         }
         None
+    }
+
+    fn operator(&mut self, e: &mut Expr) {
+        // As with calls, errors are those of the expression as a whole.
+        if let Expr::BinaryOp { left, op, right } = &*e
+            && numbered_operator::number_of(op).is_none()
+            && let Ok(Some(function)) = self.binder.operator_meant(left, op, right)
+        {
+            numbered_operator::give_number(e, function.oid);
+            self.numbers.push(function.oid);
+        }
     }
 }
 
@@ -365,6 +484,12 @@ impl Names for Shown<'_> {
         self.named_type(name)
     }
 
+    fn operator(&mut self, e: &mut Expr) {
+        if let Expr::BinaryOp { op, .. } = e {
+            numbered_operator::show(op, *self);
+        }
+    }
+
     fn item(&mut self, item: &mut SelectItem) {
         let SelectItem::UnnamedExpr(e) = item else {
             return;
@@ -390,7 +515,7 @@ pub fn show(tree: &mut impl ast::VisitMut, how: Shown<'_>) {
 
 /// The text of an expression with names in the place of numbers.
 pub fn shown(text: &str, how: Shown<'_>) -> Result<String> {
-    if matches!(how, Shown::AsStored) || numbers_in(text).next().is_none() {
+    if matches!(how, Shown::AsStored) || searched(text).next().is_none() {
         return Ok(text.to_string());
     }
     let mut e = parse::expression(text)?;
@@ -410,11 +535,6 @@ pub fn type_text(ty: SqlType, typmod: i32) -> String {
         Some(_) => ty.format(typmod),
         None => with_number(ty.oid(), ty.internal_name()).to_string(),
     }
-}
-
-/// Whether a text has the number of an object in the place of a name.
-pub fn has_number(text: &str, number: u32) -> bool {
-    numbers_in(text).any(|n| n == number)
 }
 
 /// The names of a query's text in the place of their numbers.

@@ -38,8 +38,8 @@ pub struct Sight {
     variables: Option<Rc<dyn Variables>>,
     /// The functions that calls were found to mean.
     called: RefCell<Vec<Arc<Function>>>,
-    /// The domains that values were made of.
-    domains: RefCell<Vec<SqlType>>,
+    /// The types that values were made of.
+    types: RefCell<Vec<SqlType>>,
     /// Whether a cast of a user's converts something.
     casts: Cell<bool>,
     /// Which calls become the expressions that their functions are.
@@ -66,6 +66,10 @@ impl Sight {
         self.dict.as_ref()
     }
 
+    pub(super) fn has_schema(&self, name: &str) -> bool {
+        self.dict.as_ref().is_some_and(|d| d.schema(name).is_some())
+    }
+
     /// Says whether what follows is a stored text, and gives what it was before.
     pub fn reads_stored(&self, stored: bool) -> bool {
         self.stored.replace(stored)
@@ -82,10 +86,10 @@ impl Sight {
         }
     }
 
-    pub(super) fn note_domain(&self, ty: SqlType) {
-        let mut domains = self.domains.borrow_mut();
-        if !domains.iter().any(|known| known.is_state(ty)) {
-            domains.push(ty);
+    pub(super) fn note_type(&self, ty: SqlType) {
+        let mut types = self.types.borrow_mut();
+        if !types.iter().any(|known| known.is_state(ty)) {
+            types.push(ty);
         }
     }
 
@@ -98,9 +102,9 @@ impl Sight {
         self.casts.get()
     }
 
-    /// The states of domains that values were made of so far.
-    pub fn domains(&self) -> Vec<SqlType> {
-        self.domains.borrow().clone()
+    /// The states of types that values were made of so far.
+    pub fn types(&self) -> Vec<SqlType> {
+        self.types.borrow().clone()
     }
 
     /// The functions that calls were found to mean so far.
@@ -146,7 +150,7 @@ impl ParamTypes {
         self
     }
 
-    /// Notes the functions that a part has been found to call, and its domains.
+    /// Notes the functions that a part has been found to call, and its types.
     pub fn note_called(&self, part: &ParamTypes) {
         for function in part.sight.called() {
             self.sight.note(&function);
@@ -154,8 +158,8 @@ impl ParamTypes {
         if part.sight.uses_casts() {
             self.sight.note_cast();
         }
-        for domain in part.sight.domains() {
-            self.sight.note_domain(domain);
+        for ty in part.sight.types() {
+            self.sight.note_type(ty);
         }
     }
 

@@ -7,9 +7,9 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 use super::call::without_out_parameters;
 use super::{Binder, ParamTypes, Scope, Typed, names};
 use super::{common_type, open_call};
+use crate::dict::Function;
 use crate::dict::function::{Language, Mode, Volatility};
 use crate::dict::open_type::OpenType;
-use crate::dict::{Dict, Function};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::{UserFunc, overloads};
@@ -91,7 +91,36 @@ pub struct Called {
     pub types: Option<CallTypes>,
 }
 
+/// What a call means.
+enum Meant {
+    Users(Box<Called>),
+    /// No function of users; with the arguments, if they have been bound and are all placed.
+    Other(Option<Vec<Typed>>),
+}
+
+/// What a call that gives one value means.
+pub(super) enum Value {
+    Users(Typed),
+    /// No function of users; with the arguments, if they have been bound and are all placed.
+    Other(Option<Vec<Typed>>),
+}
+
+impl Meant {
+    fn users(self) -> Option<Called> {
+        match self {
+            Meant::Users(called) => Some(*called),
+            Meant::Other(_) => None,
+        }
+    }
+}
+
 impl Given {
+    /// The call is of no function of users.
+    fn of_another(self) -> Meant {
+        let plain = self.named.is_empty() && !self.whole;
+        Meant::Other(plain.then_some(self.placed))
+    }
+
     fn all(&self) -> impl Iterator<Item = &Typed> {
         self.placed.iter().chain(self.named.iter().map(|(_, t)| t))
     }
@@ -106,25 +135,22 @@ impl Given {
 }
 
 impl Binder<'_> {
-    /// A call of a user's function that gives one value; `None`: no function of users is meant.
-    pub(super) fn user_call(
-        &self,
-        name: &names::Qualified,
-        f: &ast::Function,
-    ) -> Result<Option<Typed>> {
-        let Some(called) = self.chosen(name, f, false)? else {
-            return Ok(None);
+    /// A call of a user's function that gives one value, if it means one.
+    pub(super) fn user_call(&self, name: &names::Qualified, f: &ast::Function) -> Result<Value> {
+        let called = match self.chosen(name, f, false)? {
+            Meant::Users(called) => called,
+            Meant::Other(args) => return Ok(Value::Other(args)),
         };
         match self.inlined(&called) {
-            Some(value) => Ok(Some(value)),
-            None => self.value_of_call(called).map(Some),
+            Some(value) => Ok(Value::Users(value)),
+            None => self.value_of_call(*called).map(Value::Users),
         }
     }
 
     /// The user's function that a call means.
     pub fn function_meant(&self, f: &ast::Function) -> Result<Option<Arc<Function>>> {
         let name = names::Qualified::new(&f.name)?;
-        let called = self.chosen(&name, f, false)?;
+        let called = self.chosen(&name, f, false)?.users();
         Ok(called.map(|called| called.function))
     }
 
@@ -138,35 +164,30 @@ impl Binder<'_> {
         }
         let functions = dict.functions_meant(name);
         match functions.iter().any(|f| f.returns_set || f.gives_rows()) {
-            true => self.chosen(name, f, false),
+            true => Ok(self.chosen(name, f, false)?.users()),
             false => Ok(None),
         }
     }
 
     /// The procedure that CALL means.
     pub fn procedure_called(&self, name: &names::Qualified, f: &ast::Function) -> Result<Called> {
-        if let Some(called) = self.chosen(name, f, true)? {
-            return Ok(called);
+        if let Meant::Users(called) = self.chosen(name, f, true)? {
+            return Ok(*called);
         }
         Err(no_procedure(name, &self.given(f)?))
     }
 
     /// The user's function that a call means, with what it is given.
-    fn chosen(
-        &self,
-        name: &names::Qualified,
-        f: &ast::Function,
-        procedure: bool,
-    ) -> Result<Option<Called>> {
+    fn chosen(&self, name: &names::Qualified, f: &ast::Function, procedure: bool) -> Result<Meant> {
         let Some(dict) = self.params.sight.dict() else {
-            return Ok(None);
+            return Ok(Meant::Other(None));
         };
         if !dict.has_function_named(name) {
-            return Ok(None);
+            return Ok(Meant::Other(None));
         }
         let functions = dict.functions_meant(name);
         if functions.is_empty() {
-            return Ok(None);
+            return Ok(Meant::Other(None));
         }
         let mut given = self.given(f)?;
         if !procedure {
@@ -177,7 +198,7 @@ impl Binder<'_> {
             false => self.builtin_cost(name, &given),
         };
         if builtin.is_some() && name.schema.is_none() && self.params.sight.is_stored() {
-            return Ok(None);
+            return Ok(given.of_another());
         }
         let mut candidates: Vec<Candidate> = functions
             .into_iter()
@@ -185,11 +206,11 @@ impl Binder<'_> {
             .collect();
         let best = candidates.iter().map(|c| c.cost).min();
         match (best, builtin) {
-            (None, Some(_)) => return Ok(None),
+            (None, Some(_)) => return Ok(given.of_another()),
             // What PostgreSQL brings itself comes first on every path.
-            (Some(best), Some(builtin)) if builtin <= best => return Ok(None),
+            (Some(best), Some(builtin)) if builtin <= best => return Ok(given.of_another()),
             (None, None) if procedure => return Err(no_procedure(name, &given)),
-            (None, None) if !overloads(&name.name).is_empty() => return Ok(None),
+            (None, None) if !overloads(&name.name).is_empty() => return Ok(given.of_another()),
             (None, None) => return Err(no_function(name, &given)),
             (Some(best), _) => candidates.retain(|c| c.cost == best),
         }
@@ -217,7 +238,8 @@ impl Binder<'_> {
             self.params.needs.schema(one.function.schema);
         }
         self.params.names.note(&f.name, one.function.oid)?;
-        self.user_called(one, given).map(Some)
+        let called = self.user_called(one, given)?;
+        Ok(Meant::Users(Box::new(called)))
     }
 
     /// What a call gives a function, if it can be meant.
@@ -427,10 +449,43 @@ impl Binder<'_> {
     }
 
     /// A call as one value.
-    pub(super) fn value_of_call(&self, called: Called) -> Result<Typed> {
+    /// A call as one value.
+    pub fn value_of_call(&self, called: Called) -> Result<Typed> {
         let without = || Error::internal("a function without a dictionary");
         let dict = self.params.sight.dict().ok_or_else(without)?;
-        value_of(called, dict)
+        let Called {
+            function,
+            args,
+            types,
+        } = called;
+        if function.returns_set {
+            let message = "set-valued function called in context that cannot accept a set";
+            return Err(Error::new("0A000", message));
+        }
+        let row = match function.gives_rows() {
+            true => Some(function.row_type(dict).ok_or_else(|| {
+                let what = format!("the row that {} gives as a value", function.name);
+                Error::unsupported(what)
+            })?),
+            false => None,
+        };
+        let func = match function.language {
+            Language::C => Func::Linked(linked_func(&function)?),
+            _ => Func::User(UserFunc {
+                oid: function.oid,
+                volatile: function.volatility == Volatility::Volatile,
+                strict: function.strict,
+                types,
+            }),
+        };
+        let result = match row {
+            Some(row) => SqlType::Composite(row),
+            None => function.result_type().base(),
+        };
+        if row.is_some_and(|row| !row.is_record()) {
+            self.params.sight.note_type(result);
+        }
+        Ok(Typed::new(Expr::Call(func, args), result))
     }
 
     fn default_of(&self, text: Option<&str>) -> Result<Typed> {
@@ -450,40 +505,6 @@ fn array_over(values: &[Typed]) -> Result<SqlType> {
     let element = common_type(&types, "VARIADIC")?;
     let none = || Error::unsupported(format!("arrays of {}", element.name()));
     element.array().ok_or_else(none)
-}
-
-/// A call as one value.
-pub fn value_of(called: Called, dict: &Dict) -> Result<Typed> {
-    let Called {
-        function,
-        args,
-        types,
-    } = called;
-    if function.returns_set {
-        let message = "set-valued function called in context that cannot accept a set";
-        return Err(Error::new("0A000", message));
-    }
-    let row = match function.gives_rows() {
-        true => Some(function.row_type(dict).ok_or_else(|| {
-            let what = format!("the row that {} gives as a value", function.name);
-            Error::unsupported(what)
-        })?),
-        false => None,
-    };
-    let func = match function.language {
-        Language::C => Func::Linked(linked_func(&function)?),
-        _ => Func::User(UserFunc {
-            oid: function.oid,
-            volatile: function.volatility == Volatility::Volatile,
-            strict: function.strict,
-            types,
-        }),
-    };
-    let result = match row {
-        Some(row) => SqlType::Composite(row),
-        None => function.result_type().base(),
-    };
-    Ok(Typed::new(Expr::Call(func, args), result))
 }
 
 /// A function in C as an expression calls it.

@@ -27,8 +27,8 @@ const ROWS_PER_ENTRY: usize = 300;
 pub type Rest<'r> = &'r mut dyn FnMut() -> Result<()>;
 
 /// Reads a table, or some of its columns, and stores what it found. Nothing is done if the table
-/// was dropped before its lock was granted. For `abp0`, `rest` is called after every few blocks, and
-/// may end it.
+/// was dropped before its lock was granted. For `abp0`, `rest` is called after every few blocks,
+/// and may end it.
 pub fn table(
     core: &mut Core,
     oid: u32,

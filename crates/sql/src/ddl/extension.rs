@@ -102,7 +102,8 @@ fn create(core: &mut Core, new: &CreateExtension) -> Result<()> {
     Ok(())
 }
 
-/// Who may make schemas may create an extension that is trusted.
+/// Refuses an extension to a role that may not make it: one that may make schemas may make those
+/// that are trusted.
 fn check_may_create(core: &Core, available: &Available) -> Result<()> {
     let message = format!(
         "permission denied to create extension \"{}\"",

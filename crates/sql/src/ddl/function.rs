@@ -297,6 +297,9 @@ fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
             return Err(Error::new("42P13", message));
         }
         let (type_oid, known) = parameter_type(core, new, &parameter.ty)?;
+        if mode.is_output() && type_oid == RECORD && known.is_none() {
+            return Err(Error::unsupported("parameters of type record that go out"));
+        }
         list.push(Parameter {
             mode: *mode,
             name: name.clone(),

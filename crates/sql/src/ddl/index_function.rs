@@ -13,6 +13,7 @@ use sqlparser::ast::{self, Expr as Syntax};
 
 use super::index_expression::{is_bound_immutable, refuse_parts};
 use crate::bind::inline::{argument, expression_of, is_strict};
+use crate::bind::numbered_operator::symbol_of;
 use crate::bind::{Binder, ParamTypes, Scope, Typed, names, pinned_type};
 use crate::dict::function::Mode;
 use crate::dict::{Dict, Function, Table};
@@ -50,6 +51,13 @@ pub fn inlined(dict: &Dict, table: &Table, e: &Syntax, clause: &'static str) -> 
 fn expand(binder: &Binder<'_>, e: &mut Syntax, left: &mut usize) -> Result<()> {
     let visited = ast::visit_expressions_mut(e, |e| {
         use std::ops::ControlFlow::{Break, Continue};
+        if let Syntax::BinaryOp { left, op, right } = e
+            && let Ok(Some(_)) = binder.operator_meant(left, op, right)
+        {
+            let (symbol, clause) = (symbol_of(op), binder.clause);
+            let what = format!("operator {symbol} of an extension in {clause}");
+            return Break(Error::unsupported(what));
+        }
         let Syntax::Function(call) = e else {
             return Continue(());
         };

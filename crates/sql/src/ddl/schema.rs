@@ -232,6 +232,19 @@ impl Core {
         }
     }
 
+    /// Whether a relation of this name is there already, where a new one would go.
+    pub(crate) fn is_name_taken(&self, name: &Qualified, temporary: bool) -> Result<bool> {
+        let of_session = match &name.schema {
+            Some(schema) => schema == TEMPORARY,
+            None => temporary || self.creates_temporary(),
+        };
+        let schema = match of_session {
+            true => self.temporary_schema(),
+            false => Some(self.wanted_schema(name)?),
+        };
+        Ok(schema.is_some_and(|schema| self.dict().is_taken(schema, &name.name)))
+    }
+
     fn wanted_schema(&self, name: &Qualified) -> Result<u32> {
         let dict = self.dict();
         match &name.schema {

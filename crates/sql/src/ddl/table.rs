@@ -395,6 +395,7 @@ pub fn column(
             }
             ColumnOption::Default(e) => {
                 generated::refuse_both(table, &column, "default")?;
+                refuse_default(table, &column)?;
                 column.default = Some(sequence::pinned(core, e)?);
             }
             ColumnOption::Generated {
@@ -413,6 +414,7 @@ pub fn column(
                 ..
             } => {
                 generated::refuse_both(table, &column, "identity")?;
+                refuse_second(table, &column)?;
                 let options = sequence::convert(sequence_options.as_deref().unwrap_or(&[]))?;
                 let s = owned_sequence(core, table, at, &column, ty, &options)?;
                 column.identity = Some(if matches!(kind, GeneratedAs::Always) {
@@ -442,10 +444,23 @@ fn refuse_second(table: &Table, column: &Column) -> Result<()> {
         (Some(_), _) => {
             format!("multiple identity specifications for column \"{name}\" of table \"{table}\"")
         }
+        (None, Some(_)) => both_specified(table, name),
+        (None, None) => return Ok(()),
+    };
+    Err(Error::new("42601", message))
+}
+
+fn both_specified(table: &str, column: &str) -> String {
+    format!("both default and identity specified for column \"{column}\" of table \"{table}\"")
+}
+
+/// Refuses a default beside an identity, or beside another one.
+fn refuse_default(table: &Table, column: &Column) -> Result<()> {
+    let (name, table) = (&column.name, &table.name);
+    let message = match (column.identity, &column.default) {
+        (Some(_), _) => both_specified(table, name),
         (None, Some(_)) => {
-            format!(
-                "both default and identity specified for column \"{name}\" of table \"{table}\""
-            )
+            format!("multiple default values specified for column \"{name}\" of table \"{table}\"")
         }
         (None, None) => return Ok(()),
     };

@@ -12,6 +12,7 @@ use super::dependence::drop_dependents;
 use super::{Core, already_exists, name_of, view_options, wrong_kind};
 use crate::api::Tag;
 use crate::bind::names::{self, quote};
+use crate::bind::numbered_operator;
 use crate::dict::acl;
 use crate::dict::depend::Address;
 use crate::dict::view::SOURCES;
@@ -123,8 +124,10 @@ pub(super) fn described(core: &mut Core, query: &ast::Query) -> Result<(Vec<View
             }
         }
         let dict = core.dict();
-        for name in &notes.names {
-            let holder = super::numbers::holder(&dict, name.number);
+        let names = notes.numbers.names.iter().map(|name| name.number);
+        let operators = notes.numbers.operators.iter().map(|o| o.number);
+        for number in names.chain(operators) {
+            let holder = super::numbers::holder(&dict, number);
             core.lock_table(holder, TableLock::AccessShare, false)?;
         }
         if core.dict().version() == version {
@@ -285,10 +288,10 @@ pub(super) fn pinned_between(
         let (from, to) = bytes(text, start, end);
         edits.insert(from, (to, String::new()));
     }
-    if notes.elsewhere {
+    if notes.numbers.elsewhere {
         return Err(Error::unsupported("this query in a view"));
     }
-    for name in notes.names {
+    for name in notes.numbers.names {
         let (from, to) = bytes(text, name.place.start, name.place.end);
         // Only where it stands as it was read.
         if !text
@@ -311,7 +314,7 @@ pub(super) fn pinned_between(
     }
     query.push_str(text.get(at..end).unwrap_or_default());
     let query = query.trim().trim_end_matches(';').trim_end();
-    Ok(query.to_string())
+    numbered_operator::in_query(query, &notes.numbers.operators)
 }
 
 fn quoted(name: &str) -> String {
@@ -345,7 +348,9 @@ pub(super) fn verify(core: &Core, view: &View) -> Result<()> {
         .relations
         .iter()
         .any(|r| matches!(r.what, Noted::Stored(..)));
-    let all_pinned = all_pinned && notes.names.is_empty() && !notes.elsewhere;
+    let left = &notes.numbers;
+    let all_pinned = all_pinned && left.names.is_empty() && left.operators.is_empty();
+    let all_pinned = all_pinned && !left.elsewhere;
     match types(&columns) == types(&view.columns) && all_pinned {
         true => Ok(()),
         false => Err(refused()),

@@ -278,7 +278,7 @@ impl Function {
         arguments.any(|a| OpenType::of(a.type_oid).is_some())
     }
 
-    /// The same for a call that has settled its types.
+    /// This function for a call that has settled its types.
     pub fn settled(&self, types: CallTypes) -> Function {
         let mut next = self.clone();
         let mut types = types.types().iter().copied();

@@ -55,7 +55,7 @@ impl Method {
         }
     }
 
-    /// Its number in `pg_am`.
+    /// The number of the method in `pg_am`.
     pub fn oid(self) -> u32 {
         match self {
             Method::Btree => 403,

@@ -38,7 +38,7 @@ impl OpenType {
             .map(|(.., t)| *t)
     }
 
-    /// The same of a result, which is settled by the arguments: `record` is not.
+    /// What the number of a result's type stands for, if the arguments settle it: `record` is not.
     pub fn of_result(oid: u32) -> Option<OpenType> {
         OpenType::of(oid).filter(|open| *open != OpenType::Record)
     }

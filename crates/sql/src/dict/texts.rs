@@ -8,7 +8,7 @@ use super::{Dict, Object, Table, View};
 use crate::bind::numbered;
 
 impl Object {
-    /// Its SQL texts, each with what depends on the objects that it names.
+    /// The SQL texts of the object, each with what depends on the objects that it names.
     pub fn texts(&self) -> Vec<(Address, &str)> {
         match self {
             Object::Table(t) => t.texts(),
@@ -41,11 +41,16 @@ impl Object {
 
     /// The functions and types of users that its texts name by number.
     pub(super) fn named_by_number(&self) -> Vec<u32> {
-        let texts = self.texts();
-        let numbers = texts
-            .iter()
-            .flat_map(|(_, text)| numbered::numbers_in(text));
-        numbers.collect()
+        let texts = self.texts().into_iter();
+        texts.flat_map(|(what, text)| numbers(what, text)).collect()
+    }
+}
+
+/// The numbers that a text of an object names.
+fn numbers(what: Address, text: &str) -> Vec<u32> {
+    match what {
+        Address::View(_) | Address::Table(_) | Address::Policy(..) => numbered::in_query(text),
+        _ => numbered::in_expression(text),
     }
 }
 
@@ -107,10 +112,8 @@ impl Dict {
         let objects = kinds.into_iter().flat_map(|kind| self.maps.of_kind(kind));
         let mut found = Vec::new();
         for (what, text) in objects.flat_map(Object::texts) {
-            let mut numbers: Vec<u32> = numbered::numbers_in(text).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            found.extend(numbers.into_iter().map(|number| (what, number)));
+            let numbers = numbers(what, text).into_iter();
+            found.extend(numbers.map(|number| (what, number)));
         }
         found
     }
@@ -121,7 +124,7 @@ impl Dict {
         for object in self.maps.needing(number) {
             for (what, text) in object.texts() {
                 let is_known = |found: &[Dependent]| found.iter().any(|d| d.what == what);
-                if numbered::has_number(text, number) && !is_known(&found) {
+                if !is_known(&found) && numbers(what, text).contains(&number) {
                     found.push(Dependent { what, auto: false });
                 }
             }

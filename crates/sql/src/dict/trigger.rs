@@ -111,8 +111,8 @@ impl Trigger {
         }
     }
 
-    /// What `pg_get_triggerdef` says; if it is to be pretty, with the schema of the table only where
-    /// the path does not lead to it.
+    /// What `pg_get_triggerdef` says; if it is to be pretty, with the schema of the table only
+    /// where the path does not lead to it.
     pub fn definition(&self, dict: &Dict, table: &Table, pretty: bool) -> String {
         let ops: Vec<String> = self
             .ops

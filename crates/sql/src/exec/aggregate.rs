@@ -7,6 +7,7 @@ use block::value::{ColType, Datum, DatumRef};
 use crate::error::{Error, Result};
 use crate::expr::{ArithOp, Env, cast, compare, number};
 use crate::plan::{AggFunc, Aggregate};
+use crate::query::aggregate::takes_last;
 use crate::session::Core;
 use crate::types::SqlType;
 
@@ -95,12 +96,11 @@ impl State {
                 let better = match best.borrow() {
                     DatumRef::Null => true,
                     so_far => {
-                        let order = compare(value, so_far)?;
-                        if func == AggFunc::Min {
-                            order.is_lt()
-                        } else {
-                            order.is_gt()
-                        }
+                        let order = match func {
+                            AggFunc::Min => compare(so_far, value)?,
+                            _ => compare(value, so_far)?,
+                        };
+                        order.is_gt() || order.is_eq() && takes_last(value)
                     }
                 };
                 if better {

@@ -1,7 +1,21 @@
 //! JSON, YAML and XML, laid out as PostgreSQL lays them out.
 
+use super::options::Format;
 use super::step::{Group, Value};
 use crate::pgtype::json::write_string;
+
+const XML_BEGIN: &str = "<explain xmlns=\"http://www.postgresql.org/2009/explain\">\n";
+const XML_END: &str = "</explain>";
+
+/// What is said of something without a plan.
+pub(super) fn bare(format: Format, name: &str) -> String {
+    match format {
+        Format::Text => name.to_string(),
+        Format::Json => format!("[\n  {}\n]", quoted(name)),
+        Format::Yaml => format!("- {}", quoted(name)),
+        Format::Xml => format!("{XML_BEGIN}  <{} />\n{XML_END}", xml_name(name)),
+    }
+}
 
 /// The description of one statement as JSON.
 pub(super) fn json(query: &Group) -> String {
@@ -74,9 +88,9 @@ fn yaml_group(out: &mut String, group: &Group, indent: usize, mut begun: bool) {
 
 /// The description of one statement as XML.
 pub(super) fn xml(query: &Group) -> String {
-    let mut out = "<explain xmlns=\"http://www.postgresql.org/2009/explain\">\n".to_string();
+    let mut out = XML_BEGIN.to_string();
     xml_group(&mut out, "Query", query, 1);
-    out + "</explain>"
+    out + XML_END
 }
 
 fn xml_group(out: &mut String, name: &str, group: &Group, indent: usize) {

@@ -47,6 +47,13 @@ pub fn run(
     let statement = session.parse(text, &[]).map_err(within)?;
     let options = Options::of(written)?;
     let subject = Subject::of(session, statement, options.analyze).map_err(within)?;
+    if let Subject::Bare(bare) = &subject {
+        let texts = match options.format {
+            Format::Text => bare.line.map(str::to_string).into_iter().collect(),
+            format => vec![formats::bare(format, bare.name)],
+        };
+        return Ok(rows(texts));
+    }
     let planning = mark.took();
     let (subject, measured) = match options.analyze {
         true => measure(session, subject, &options).map_err(within)?,
@@ -63,7 +70,7 @@ pub fn run(
     match &subject {
         Subject::Planned(statement, _) => outline.kind(&statement.kind, core),
         Subject::Filling(_, query) => outline.filling(query, core),
-        Subject::Nothing => Ok(()),
+        Subject::Bare(_) => Ok(()),
     }
     .map_err(within)?;
     let answer = Answer {
@@ -81,7 +88,11 @@ pub fn run(
         Format::Yaml => vec![formats::yaml(&answer.document(&options))],
         Format::Xml => vec![formats::xml(&answer.document(&options))],
     };
-    Ok(texts.into_iter().map(|t| vec![Datum::Text(t)]).collect())
+    Ok(rows(texts))
+}
+
+fn rows(texts: Vec<String>) -> Vec<Vec<Datum>> {
+    texts.into_iter().map(|t| vec![Datum::Text(t)]).collect()
 }
 
 /// Parameters that plans and how they run depend on.
@@ -113,7 +124,7 @@ struct Answer {
 
 impl Answer {
     fn lines(&self, options: &Options) -> Vec<String> {
-        let mut lines = text::lines(&self.entries, options);
+        let mut lines: Vec<String> = text::lines(&self.entries, options).collect();
         if !self.settings.is_empty() {
             let settings = self.settings.iter();
             let shown: Vec<String> = settings.map(|(n, v)| format!("{n} = '{v}'")).collect();
@@ -251,7 +262,7 @@ fn measure(
     let (statement, values) = match &subject {
         Subject::Planned(statement, values) => (statement, values.clone()),
         Subject::Filling(statement, _) => (statement, Vec::new()),
-        Subject::Nothing => return Ok((subject, None)),
+        Subject::Bare(_) => return Ok((subject, None)),
     };
     let mut count = Count(0);
     let mut portal = Portal::new(statement, values);
@@ -281,6 +292,7 @@ fn measure(
     Ok((ran, Some(measured)))
 }
 
+/// Whether a statement has a plan, so that running it runs nothing else.
 pub(crate) fn can_run(kind: &Kind) -> bool {
     !matches!(
         kind,

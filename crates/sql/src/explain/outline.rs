@@ -1,10 +1,11 @@
 //! The steps of a statement's plan, and of the direct lane's.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::expression::{element_terms, index_terms, over_tables, shown, sorted_by, whole_keys};
+use super::expression::{
+    Names, element_terms, index_terms, over_tables, shown, sorted_by, whole_keys,
+};
 use super::options::Options;
 use super::step::{Actual, Entry, Heading, Note, Step, Value};
 use super::{Measured, no_plan, text};
@@ -21,9 +22,6 @@ use crate::plan::{
 };
 use crate::session::{Core, Kind};
 
-/// Registers by number, with what they are called.
-pub(super) type Names = HashMap<usize, String>;
-
 /// The steps of a plan as they are put together.
 pub(super) struct Outline<'m> {
     pub entries: Vec<Entry>,
@@ -39,11 +37,17 @@ impl<'m> Outline<'m> {
     pub fn new(options: &'m Options, measured: Option<&'m Measured>, core: &Core) -> Outline<'m> {
         Outline {
             entries: Vec::new(),
-            names: Names::new(),
+            names: Names::new(usize::MAX),
             measured,
             options,
             schemas: options.verbose.then(|| core.dict()),
         }
+    }
+
+    /// With conditions and keys of so many bytes each (0: none).
+    pub fn with_texts(mut self, most: usize) -> Outline<'m> {
+        self.names = Names::new(most);
+        self
     }
 }
 

@@ -5,18 +5,15 @@ use std::time::Duration;
 use super::options::Options;
 use super::step::{Actual, Entry, Step};
 
-pub(super) fn lines(entries: &[Entry], options: &Options) -> Vec<String> {
+pub(super) fn lines(entries: &[Entry], options: &Options) -> impl Iterator<Item = String> {
     let note = |depth: usize, text: &str| format!("{}{text}", "  ".repeat(depth * 3 + 1));
-    entries
-        .iter()
-        .filter_map(|entry| {
-            Some(match entry {
-                Entry::Step(step) => line(step, options),
-                Entry::Note(n) => note(n.depth, &n.text),
-                Entry::Heading(h) => note(h.depth, h.text.as_deref()?),
-            })
+    entries.iter().filter_map(move |entry| {
+        Some(match entry {
+            Entry::Step(step) => line(step, options),
+            Entry::Note(n) => note(n.depth, &n.text),
+            Entry::Heading(h) => note(h.depth, h.text.as_deref()?),
         })
-        .collect()
+    })
 }
 
 /// Whether something has a line of the text.

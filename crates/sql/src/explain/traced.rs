@@ -32,7 +32,7 @@ pub(crate) fn steps(
         rows,
         redo: Redo::default(),
     };
-    let mut outline = Outline::new(&PLAIN, Some(&measured), core);
+    let mut outline = Outline::new(&PLAIN, Some(&measured), core).with_texts(0);
     outline.kind(&statement.kind, core)?;
     let mut entries = outline.entries;
     measured.complete(&mut entries);
@@ -60,7 +60,7 @@ fn traced(step: &Step) -> TracedStep {
 /// A plan as statistics and traces keep it.
 #[derive(Default)]
 pub(crate) struct Outlined {
-    /// Its lines; empty for what has no plan.
+    /// The lines of the plan; empty for what has none.
     pub lines: String,
     /// A number by which plans are told apart; zero for what has none.
     pub hash: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Outlined {
 pub(crate) struct PlanStep {
     /// By which samples of sessions know it; none of a step that never works by itself.
     pub place: Option<StepKey>,
-    /// Its line among those of the plan, and that of the step which it is below.
+    /// The line of the step among those of the plan, and that of the step which it is below.
     pub line: u32,
     pub parent: Option<u32>,
     pub depth: usize,
@@ -86,25 +86,46 @@ pub(crate) struct PlanStep {
     pub rows: Option<f64>,
 }
 
+/// Bytes of a plan's lines that are kept.
+const MAX_PLAN_BYTES: usize = 8 << 10;
+
 /// The plan of a statement.
 pub(crate) fn outlined(statement: &Statement, core: &mut Core) -> Outlined {
     if !super::can_run(&statement.kind) {
         return Outlined::default();
     }
-    let mut outline = Outline::new(&PLAIN, None, core);
+    let mut outline = Outline::new(&PLAIN, None, core).with_texts(MAX_PLAN_BYTES);
     if outline.kind(&statement.kind, core).is_err() {
         return Outlined::default();
     }
     let entries = outline.entries;
     Outlined {
-        lines: text::lines(&entries, &PLAIN).join("\n"),
+        lines: first_lines(&entries),
         hash: hash_of(&entries),
         steps: listed(&entries),
     }
 }
 
+/// The lines that are kept. What a line says does not go on in another.
+fn first_lines(entries: &[Entry]) -> String {
+    let mut all = String::new();
+    for line in text::lines(entries, &PLAIN) {
+        if !all.is_empty() {
+            all.push('\n');
+        }
+        all.push_str(&line.replace(['\n', '\r'], " "));
+        if all.len() > MAX_PLAN_BYTES {
+            all.truncate(all.floor_char_boundary(MAX_PLAN_BYTES));
+            break;
+        }
+    }
+    all
+}
+
 fn listed(entries: &[Entry]) -> Vec<PlanStep> {
-    let mut steps: Vec<PlanStep> = Vec::new();
+    let mut steps = Vec::new();
+    // The depths and lines of the steps that the next may be below.
+    let mut above: Vec<(usize, u32)> = Vec::new();
     let lined = entries.iter().filter(|e| text::has_line(e));
     for (line, entry) in (0..).zip(lined) {
         let Entry::Step(step) = entry else { continue };
@@ -115,8 +136,9 @@ fn listed(entries: &[Entry]) -> Vec<PlanStep> {
                 _ => None,
             })
         };
-        let above = steps.iter().rev().find(|above| above.depth < step.depth);
-        let parent = above.map(|above| above.line);
+        while above.pop_if(|(depth, _)| *depth >= step.depth).is_some() {}
+        let parent = above.last().map(|(_, line)| *line);
+        above.push((step.depth, line));
         steps.push(PlanStep {
             place: step.place,
             line,
@@ -151,4 +173,51 @@ fn hash_of(entries: &[Entry]) -> u32 {
         }
     }
     md5::words(shape.as_bytes())[3]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::step::Note;
+
+    fn step(depth: usize) -> Entry {
+        Entry::Step(Step {
+            depth,
+            kind: "Append",
+            label: format!("at {depth}"),
+            facts: Vec::new(),
+            place: None,
+            rows: None,
+            actual: None,
+        })
+    }
+
+    #[test]
+    fn a_step_is_below_the_last_that_is_less_deep() {
+        let note = Entry::Note(Note {
+            depth: 1,
+            text: "Filter: 'a\nb'".to_string(),
+            facts: Vec::new(),
+        });
+        let entries = [step(0), step(1), note, step(2), step(1), step(3), step(0)];
+        let parents: Vec<_> = (listed(&entries).iter())
+            .map(|s| (s.line, s.parent))
+            .collect();
+        let expected = [
+            (0, None),
+            (1, Some(0)),
+            (3, Some(1)),
+            (4, Some(0)),
+            (5, Some(4)),
+            (6, None),
+        ];
+        assert_eq!(parents, expected);
+        assert_eq!(first_lines(&entries).lines().count(), entries.len());
+    }
+
+    #[test]
+    fn lines_are_kept_up_to_a_limit() {
+        let entries: Vec<Entry> = (0..2000).map(|_| step(1)).collect();
+        assert_eq!(first_lines(&entries).len(), MAX_PLAN_BYTES);
+    }
 }

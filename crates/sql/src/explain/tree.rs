@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use super::expression::{over_registers, sorted_by};
-use super::outline::{Names, Outline, SEQUENTIAL};
+use super::expression::{
+    Names, named_after, named_after_call, named_after_window, over_registers, sorted_by,
+};
+use super::outline::{Outline, SEQUENTIAL};
 use super::step::Value;
 use crate::error::Result;
 use crate::exec::profile::{StepKey, Vectors};
 use crate::expr::Expr;
 use crate::plan::{Path, SortKey};
 use crate::query::Plan;
-use crate::query::aggregate::Aggregate;
-use crate::query::plan::{Group, JoinKind, Node, Part, SeriesOf, SetKind, TableScan};
+use crate::query::plan::{Group, JoinKind, Node, Part, Register, SeriesOf, SetKind, TableScan};
 use crate::query::vector;
 use crate::session::Core;
 
 impl Outline<'_> {
     pub(super) fn tree(&mut self, plan: &Plan, depth: usize, core: &mut Core) -> Result<()> {
-        self.file(&plan.root, depth, core)?;
+        let parameters = plan.parameters;
+        self.file(&plan.root, (parameters, &[]), depth, core)?;
         for (number, shared) in plan.shared.iter().enumerate() {
             if shared.name.is_empty() {
                 continue;
@@ -25,10 +27,10 @@ impl Outline<'_> {
             let name = format!("CTE {}", shared.name);
             let text = format!("{name} [{number}]");
             self.heading(depth, Some(text), name.clone(), "InitPlan");
-            self.file(&shared.root, depth + 1, core)?;
+            self.file(&shared.root, (parameters, &[]), depth + 1, core)?;
             if let Some(recursive) = &shared.recursive {
                 self.heading(depth, None, name, "InitPlan");
-                self.file(&recursive.root, depth + 1, core)?;
+                self.file(&recursive.root, (parameters, &[]), depth + 1, core)?;
             }
         }
         for (number, subquery) in plan.subqueries.iter().enumerate() {
@@ -37,21 +39,31 @@ impl Outline<'_> {
             }
             let name = format!("SubPlan {number}");
             self.heading(depth, Some(name.clone()), name, "SubPlan");
-            self.file(&subquery.root, depth + 1, core)?;
+            let known = (parameters, subquery.inputs.as_slice());
+            self.file(&subquery.root, known, depth + 1, core)?;
             if let Some(keyed) = &subquery.keyed {
                 let after = keyed.after;
                 let name = format!("SubPlan {number}, hashed after {after} runs");
                 self.heading(depth, Some(name.clone()), name, "SubPlan");
-                self.file(&keyed.root, depth + 1, core)?;
+                self.file(&keyed.root, known, depth + 1, core)?;
             }
         }
         Ok(())
     }
 
-    /// The steps of one register file.
-    fn file(&mut self, root: &Node, depth: usize, core: &mut Core) -> Result<()> {
-        self.names.clear();
-        name_registers(root, &mut self.names);
+    /// The steps of one register file, which begins with parameters, of which it knows the number,
+    /// and inputs.
+    fn file(
+        &mut self,
+        root: &Node,
+        (parameters, inputs): (usize, &[Register]),
+        depth: usize,
+        core: &mut Core,
+    ) -> Result<()> {
+        self.names.begin(parameters, inputs);
+        if self.names.are_wanted() {
+            name_registers(root, &mut self.names);
+        }
         self.node(root, depth, core)
     }
 
@@ -309,15 +321,15 @@ impl Outline<'_> {
     }
 }
 
-/// Names the registers that columns of relations go to, and keys of groups that are columns.
+/// Names the registers after the columns of relations, and the expressions, that go to them.
 fn name_registers(node: &Node, names: &mut Names) {
     match node {
-        Node::One
-        | Node::Nothing
-        | Node::Values(_)
-        | Node::Series(_)
-        | Node::Shared(_)
-        | Node::SetOperation(_) => {}
+        Node::One | Node::Nothing | Node::Series(_) | Node::Shared(_) => {}
+        Node::Values(v) => {
+            for (number, register) in (1..).zip(&v.into) {
+                names.insert(*register, format!("\"*VALUES*\".column{number}"));
+            }
+        }
         Node::Table(t) => {
             for (column, register) in &t.columns {
                 let name = &t.access.table.columns[*column].name;
@@ -335,14 +347,28 @@ fn name_registers(node: &Node, names: &mut Names) {
         Node::Compute(n) => {
             name_registers(&n.input, names);
             for (register, e) in &n.columns {
-                let text = over_registers(e, names);
-                names.insert(*register, text);
+                names.insert(*register, named_after(e, names));
             }
         }
         Node::Keep(n) => name_registers(&n.input, names),
         Node::Distinct(n) => name_registers(&n.input, names),
         Node::Sort(n) => name_registers(&n.input, names),
-        Node::Window(n) => name_registers(&n.input, names),
+        Node::Window(n) => {
+            name_registers(&n.input, names);
+            for call in &n.calls {
+                names.insert(call.into, named_after_window(call, names));
+            }
+        }
+        Node::SetOperation(n) => {
+            name_registers(&n.left, names);
+            // PostgreSQL names them after the first query as well.
+            let columns = n.left_columns.iter().map(|e| named_after(e, names));
+            let columns: Vec<String> = columns.collect();
+            name_registers(&n.right, names);
+            for (register, name) in n.into.iter().zip(columns) {
+                names.insert(*register, name);
+            }
+        }
         Node::Limit(n) => name_registers(&n.input, names),
         Node::Zip(n) => n
             .parts
@@ -361,21 +387,10 @@ fn name_registers(node: &Node, names: &mut Names) {
         Node::Group(g) => {
             name_registers(&g.input, names);
             for (key, register) in g.keys.iter().chain(&g.decided) {
-                let text = over_registers(key, names);
-                names.insert(*register, text);
+                names.insert(*register, named_after(key, names));
             }
-            for a in &g.aggregates {
-                let args: Vec<String> = a.args.iter().map(|e| over_registers(e, names)).collect();
-                let args = if a.distinct { "DISTINCT " } else { "" }.to_string() + &args.join(", ");
-                let text = match a.function {
-                    Aggregate::CountRows => "count(*)".to_string(),
-                    function => {
-                        let name = format!("{function:?}");
-                        let name = name.split('(').next().unwrap_or_default().to_lowercase();
-                        format!("{name}({args})")
-                    }
-                };
-                names.insert(a.into, text);
+            for call in &g.aggregates {
+                names.insert(call.into, named_after_call(call, names));
             }
         }
     }

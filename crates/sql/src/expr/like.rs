@@ -3,9 +3,7 @@
 use crate::error::{Error, Result};
 
 /// A character as ILIKE compares it.
-pub fn fold(c: char) -> char {
-    c.to_lowercase().next().unwrap_or(c)
-}
+pub use block::folded::small as fold;
 
 /// Whether `value` matches `pattern` as a whole: `%` any run, `_` one character, `escape` takes the next literally.
 pub fn matches(value: &str, pattern: &str, escape: Option<char>, fold_case: bool) -> Result<bool> {

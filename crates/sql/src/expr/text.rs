@@ -1,5 +1,6 @@
 //! Functions on strings. Positions and lengths count characters, from 1.
 
+use block::folded::small;
 use block::value::{Datum, DatumRef};
 
 use super::func::{Calls, PureFunc};
@@ -44,7 +45,7 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
     }
     let s = string(values, 0)?;
     let result = match func {
-        PureFunc::Lower => s.chars().map(lower).collect(),
+        PureFunc::Lower => s.chars().map(small).collect(),
         PureFunc::Upper => s.chars().map(upper).collect(),
         PureFunc::Initcap => initcap(s),
         PureFunc::Length => return Ok(Val::int4(s.chars().count() as i32)),
@@ -218,19 +219,12 @@ fn chr(code: i32) -> Result<Val<'static>> {
     }
 }
 
-/// The letter in the other case if that is one letter, as the C library has it: of `ß` there is none.
-fn lower(c: char) -> char {
-    single(c.to_lowercase(), c)
-}
-
+/// The capital letter if it is one letter, as the C library has it: of `ß` there is none.
 fn upper(c: char) -> char {
-    single(c.to_uppercase(), c)
-}
-
-fn single(mut letters: impl Iterator<Item = char>, otherwise: char) -> char {
+    let mut letters = c.to_uppercase();
     match (letters.next(), letters.next()) {
         (Some(letter), None) => letter,
-        _ => otherwise,
+        _ => c,
     }
 }
 
@@ -239,7 +233,7 @@ fn initcap(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
     for c in s.chars() {
         if inside {
-            out.push(lower(c));
+            out.push(small(c));
         } else {
             out.push(upper(c));
         }

@@ -1,5 +1,6 @@
-//! `ALTER TABLE .. ALTER CONSTRAINT`, which the parser does not read: it becomes a default of a column
-//! of the constraint's name, one that no user can write, because it begins with the character 1.
+//! `ALTER TABLE .. ALTER CONSTRAINT`, which the parser does not read: it becomes a default of a
+//! column of the constraint's name, one that no user can write, because it begins with the
+//! character 1.
 
 use sqlparser::ast::Expr;
 use sqlparser::keywords::Keyword;

@@ -72,7 +72,7 @@ pub fn in_words(text: &str) -> String {
 }
 
 /// Where the parenthesis ends in which a text begins.
-fn closing_in(text: &str) -> usize {
+pub(super) fn closing_in(text: &str) -> usize {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
         match (quote, c) {

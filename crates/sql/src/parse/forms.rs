@@ -7,6 +7,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::tokens::keyword;
+use super::variadic::VARIADIC;
 use super::{arbiters, current_of, exclude, identity, search, similar_part};
 use crate::bind::parts;
 use crate::error::{Error, Result};
@@ -26,6 +27,30 @@ const DEFINED: &str = "\u{1}defined ";
 
 /// What ROWS FROM of several functions calls.
 pub const ROWS_FROM: &str = "\u{1}rows from";
+
+/// A query's text with ROWS FROM, its column definition lists and VARIADIC in the place of what
+/// stands for them.
+pub fn in_words(text: &str) -> String {
+    let text = text.replace(&format!("\"{ROWS_FROM}\"("), "ROWS FROM(");
+    let mut text = text.replace(&format!("\"{VARIADIC}\" => "), "VARIADIC ");
+    let begins = format!("\"{DEFINED}");
+    while let Some(at) = text.find(&begins) {
+        let list = at + begins.len();
+        // The quotes of names in the list are doubled.
+        let Some(end) = text[list..].find("\"(").map(|end| list + end) else {
+            break;
+        };
+        let call = end + 2;
+        let close = call + exclude::closing_in(&text[call..]);
+        if close == text.len() {
+            break;
+        }
+        let list = text[list..end].replace("\"\"", "\"");
+        let written = format!("{} AS ({list})", &text[call..close]);
+        text.replace_range(at..=close, &written);
+    }
+    text
+}
 
 /// Writes all of them out.
 pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {

@@ -6,6 +6,7 @@ pub mod alter_session;
 mod arbiters;
 pub mod arrays;
 mod block;
+pub mod by_number;
 pub mod cast;
 mod clauses;
 pub mod constraints;

@@ -18,6 +18,13 @@ pub fn made(mut pairs: Vec<Pair>) -> Json {
     Json::new(&Node::Object(pairs.into_iter().map(node).collect()))
 }
 
+fn text_of(value: JsonRef<'_>) -> Option<&str> {
+    match value.view() {
+        View::String(text) => Some(text),
+        _ => None,
+    }
+}
+
 /// The pairs of a value, in the order of their keys.
 pub fn pairs(value: JsonRef<'_>) -> impl Iterator<Item = (&str, Option<&str>)> {
     let object = match value.view() {
@@ -27,19 +34,15 @@ pub fn pairs(value: JsonRef<'_>) -> impl Iterator<Item = (&str, Option<&str>)> {
     object
         .into_iter()
         .flat_map(|all| all.iter())
-        .map(|(key, value)| {
-            let value = match value.view() {
-                View::String(text) => Some(text),
-                _ => None,
-            };
-            (key, value)
-        })
+        .map(|(key, value)| (key, text_of(value)))
 }
 
 /// The value of a key; outside: there is none, inside: it is NULL.
 pub fn get<'v>(value: JsonRef<'v>, key: &str) -> Option<Option<&'v str>> {
-    let mut all = pairs(value);
-    all.find(|(known, _)| *known == key).map(|(_, value)| value)
+    match value.view() {
+        View::Object(pairs) => pairs.get(key).map(text_of),
+        _ => None,
+    }
 }
 
 struct Reader<'t> {
@@ -59,7 +62,7 @@ impl Reader<'_> {
     }
 
     fn blanks(&mut self) {
-        while self.peek().is_some_and(|c| c.is_ascii_whitespace()) {
+        while self.peek().is_some_and(is_blank) {
             self.bump();
         }
     }
@@ -74,26 +77,32 @@ impl Reader<'_> {
         }
     }
 
-    /// A key or a value, and whether it is in quotes.
-    fn word(&mut self, is_key: bool) -> Result<(String, bool)> {
+    /// A key or a value, and whether it is in quotes; `None`: the text ends before it.
+    fn word(&mut self, is_key: bool) -> Result<Option<(String, bool)>> {
         let mut word = String::new();
-        if self.peek() == Some('"') {
-            self.bump();
-            loop {
-                match self.bump().ok_or_else(|| self.wrong())? {
-                    '"' => return Ok((word, true)),
-                    '\\' => word.push(self.bump().ok_or_else(|| self.wrong())?),
-                    c => word.push(c),
+        self.blanks();
+        match self.peek() {
+            None => return Ok(None),
+            Some('"') => {
+                self.bump();
+                loop {
+                    match self.bump().ok_or_else(|| self.wrong())? {
+                        '"' => return Ok(Some((word, true))),
+                        '\\' => word.push(self.bump().ok_or_else(|| self.wrong())?),
+                        c => word.push(c),
+                    }
                 }
             }
-        }
-        if matches!(self.peek(), Some('=' | ',')) {
-            return Err(self.wrong());
+            Some('=') if is_key => return Err(self.wrong()),
+            Some(_) => {}
         }
         while let Some(c) = self.peek() {
-            let ends = c.is_ascii_whitespace()
-                || c == ',' && !is_key
-                || c == '=' && is_key && self.text[self.at..].starts_with("=>");
+            let ends = match c {
+                '=' => is_key,
+                // A word may begin with a comma.
+                ',' => !is_key && !word.is_empty(),
+                c => is_blank(c),
+            };
             if ends {
                 break;
             }
@@ -103,19 +112,19 @@ impl Reader<'_> {
                 c => c,
             });
         }
-        match word.is_empty() {
-            true => Err(self.wrong()),
-            false => Ok((word, false)),
-        }
+        Ok(Some((word, false)))
     }
+}
+
+/// The blanks of C.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t'..='\r')
 }
 
 pub fn parse(text: &str) -> Result<Vec<Pair>> {
     let mut r = Reader { text, at: 0 };
     let mut pairs = Vec::new();
-    r.blanks();
-    while r.peek().is_some() {
-        let (key, _) = r.word(true)?;
+    while let Some((key, _)) = r.word(true)? {
         r.blanks();
         for wanted in ['=', '>'] {
             match r.peek() {
@@ -123,8 +132,7 @@ pub fn parse(text: &str) -> Result<Vec<Pair>> {
                 _ => return Err(r.wrong()),
             };
         }
-        r.blanks();
-        let (value, quoted) = r.word(false)?;
+        let (value, quoted) = r.word(false)?.ok_or_else(|| r.wrong())?;
         let is_null = !quoted && value.eq_ignore_ascii_case("null");
         pairs.push((key, (!is_null).then_some(value)));
         r.blanks();
@@ -133,7 +141,6 @@ pub fn parse(text: &str) -> Result<Vec<Pair>> {
             Some(',') => r.bump(),
             Some(_) => return Err(r.wrong()),
         };
-        r.blanks();
     }
     Ok(pairs)
 }

@@ -18,7 +18,6 @@ use crate::dict::{Function, NameRef, Table};
 use crate::error::{Error, Result};
 use crate::session::Core;
 use crate::types::SqlType;
-use crate::types::composite::CompositeType;
 
 /// Where a body is, for the context of an error.
 #[derive(Clone, Copy)]
@@ -89,7 +88,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                 true => args.next().unwrap_or(Datum::Null),
                 false => Datum::Null,
             };
-            running.slots.push(Slot::of_parameter(ty, value));
+            let parameter = Slot::of_parameter(running.core, ty, value);
+            running.slots.push(parameter);
             if mode.is_output() {
                 running.returns.outputs.push(slot);
             }
@@ -349,13 +349,17 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         if text.eq_ignore_ascii_case("record") {
             return Ok(Slot::Record(Record::default()));
         }
-        let parsed = crate::parse::data_type(text)?;
+        let parsed = match self.core.pl.parsed.get(text) {
+            Some(known) => known.clone(),
+            None => {
+                let parsed = Arc::new(crate::parse::data_type(text)?);
+                self.core.pl.parsed.insert(text.to_string(), parsed.clone());
+                parsed
+            }
+        };
         let names = TypeNames::of(&self.core.dict());
         match parts::data_type(&parsed, &names) {
-            Ok((SqlType::Composite(row), _)) => {
-                let slot = row_slot(self.core, row);
-                slot.ok_or_else(|| Error::unsupported(format!("type {text}")))
-            }
+            Ok((SqlType::Composite(row), _)) => Ok(Slot::Record(Record::of_row(self.core, row))),
             Ok((ty, typmod)) => {
                 // The labels of an enum can change, and the rules of a domain.
                 if !matches!(ty, SqlType::Enum(_)) && !ty.is_domain() {
@@ -465,14 +469,3 @@ pub const NUMBERS: [&str; 20] = [
     "$1", "$2", "$3", "$4", "$5", "$6", "$7", "$8", "$9", "$10", "$11", "$12", "$13", "$14", "$15",
     "$16", "$17", "$18", "$19", "$20",
 ];
-
-/// A record of rows of a type; `None` of rows of any type.
-fn row_slot(core: &mut Core, row: CompositeType) -> Option<Slot> {
-    // A table knows more of its columns than the type of its rows does: their domains.
-    let dict = core.dict();
-    if let Some(table) = dict.table_of_row_type(row.def().oid) {
-        return Some(Slot::Record(Record::of_shape(core.shape_of(table))));
-    }
-    let shape = Shape::of_type(row)?;
-    Some(Slot::Record(Record::of_shape(Arc::new(shape))))
-}

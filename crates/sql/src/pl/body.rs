@@ -6,10 +6,12 @@ use arc_swap::ArcSwapOption;
 use plpgsql::Body;
 
 use super::piece::Planned;
-use crate::dict::Function;
 use crate::dict::function::Language;
+use crate::dict::{Dict, Function, Table};
 use crate::error::{Error, Result};
 use crate::parse;
+use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
 pub struct Code {
     function: Option<Arc<Function>>,
@@ -22,6 +24,17 @@ pub struct Code {
     pub plans: Vec<ArcSwapOption<Planned>>,
     /// As contexts of errors call it.
     pub called: String,
+    row: ArcSwapOption<RowOfFunction>,
+}
+
+/// The row that a function gives as a value.
+pub struct RowOfFunction {
+    /// The table whose row it is, if it is one's. A table is another one when its columns change,
+    /// and a function when its types do.
+    table: Option<Arc<Table>>,
+    /// With their modifiers.
+    pub columns: Vec<(SqlType, i32)>,
+    pub row: CompositeType,
 }
 
 impl Code {
@@ -41,6 +54,7 @@ impl Code {
     }
 
     fn of_text(text: &str, language: Language) -> Result<Code> {
+        crate::parse::by_number::refuse(text)?;
         match language {
             Language::PlPgSql => {
                 let body = plpgsql::parse(text).map_err(|e| syntax(e, text))?;
@@ -70,7 +84,30 @@ impl Code {
             oracle: false,
             plans: (0..pieces).map(|_| ArcSwapOption::empty()).collect(),
             called: "inline_code_block".to_string(),
+            row: ArcSwapOption::empty(),
         }
+    }
+
+    /// The row that the function gives as a value. `None`: nobody knows its columns.
+    pub fn row(&self, function: &Function, dict: &Dict) -> Option<Arc<RowOfFunction>> {
+        let table = function.row_of.and_then(|oid| dict.table_by_oid(oid));
+        if let Some(known) = self.row.load_full() {
+            let is_same = match (&known.table, table) {
+                (Some(known), Some(now)) => Arc::ptr_eq(known, now),
+                (known, now) => known.is_none() && now.is_none(),
+            };
+            if is_same {
+                return Some(known);
+            }
+        }
+        let columns = function.columns(dict)?.into_iter();
+        let row = Arc::new(RowOfFunction {
+            table: table.cloned(),
+            columns: columns.map(|(_, ty, typmod)| (ty, typmod)).collect(),
+            row: function.row_type(dict)?,
+        });
+        self.row.store(Some(row.clone()));
+        Some(row)
     }
 
     pub fn is_of(&self, function: &Arc<Function>) -> bool {

@@ -19,6 +19,7 @@ use crate::exec::sort::{Rows, Spool};
 use crate::parse::{self, Command};
 use crate::session::{Core, Keep, Nested};
 use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
 /// Plans each statement, and looks at what the last one gives.
 ///
@@ -76,7 +77,10 @@ fn check_result(core: &mut Core, function: &Function, last: Option<&Planned>) ->
         let Some(wanted) = function.columns(&dict) else {
             return Ok(());
         };
-        if is_whole_row(fields) {
+        if let [one] = fields.as_slice()
+            && let SqlType::Composite(given) = one.ty
+            && can_be(given, function.row_type(&dict))
+        {
             return Ok(());
         }
         for (at, field) in fields.iter().enumerate() {
@@ -116,6 +120,14 @@ fn check_result(core: &mut Core, function: &Function, last: Option<&Planned>) ->
     }
 }
 
+/// Whether rows of a type are, as they are, those of the wanted one: a row of a named type is none
+/// of another.
+fn can_be(given: CompositeType, wanted: Option<CompositeType>) -> bool {
+    wanted.is_none_or(|wanted| {
+        given.is_record() || wanted.is_record() || given.def().oid == wanted.def().oid
+    })
+}
+
 fn plan(core: &mut Core, text: &str, function: &Arc<Function>) -> Result<Planned> {
     let inside = |e: Error| e.in_statement(text);
     let statement = match parse::statement(text).map_err(inside)? {
@@ -127,7 +139,7 @@ fn plan(core: &mut Core, text: &str, function: &Arc<Function>) -> Result<Planned
         }
         Command::Empty => return Err(Error::internal("a statement of nothing")),
     };
-    let slots: Vec<Slot> = slots(function, None);
+    let slots: Vec<Slot> = slots(core, function, None);
     let seen = Rc::new(Seen::new(&[level(function)], &slots, true));
     let sight = seen.clone();
     let params = move |dict: &crate::dict::Dict| {
@@ -139,11 +151,11 @@ fn plan(core: &mut Core, text: &str, function: &Arc<Function>) -> Result<Planned
     Ok(Planned::of_statement(nested, &seen))
 }
 
-fn slots(function: &Function, args: Option<Vec<Datum>>) -> Vec<Slot> {
+fn slots(core: &mut Core, function: &Function, args: Option<Vec<Datum>>) -> Vec<Slot> {
     let mut args = args.into_iter().flatten();
     let slot = |a: &crate::dict::function::Argument| {
         let value = args.next().unwrap_or(Datum::Null);
-        Slot::of_parameter(a.ty(), value)
+        Slot::of_parameter(core, a.ty(), value)
     };
     function.arguments.iter().map(slot).collect()
 }
@@ -204,8 +216,12 @@ pub fn rows(
     let fields = planned.shape.as_ref().map(|s| s.fields.as_slice());
     let fields = fields.unwrap_or_default();
     let wants_row = matches!(columns, [(SqlType::Composite(_), _)]);
-    if is_whole_row(fields) && !wants_row {
-        return taken_apart(core, given, function, columns).map_err(context);
+    if let [one] = fields
+        && let SqlType::Composite(row) = one.ty
+        && !wants_row
+    {
+        same_columns(row, columns).map_err(context)?;
+        return taken_apart(core, given, columns).map_err(context);
     }
     if fields.len() != columns.len() {
         let detail = format!(
@@ -234,31 +250,56 @@ pub fn rows(
     cast.finish()
 }
 
-/// Whether a statement gives one value, which is a row.
-fn is_whole_row(fields: &[Field]) -> bool {
-    matches!(fields, [one] if matches!(one.ty, SqlType::Composite(_)))
+fn no_match(detail: String) -> Error {
+    let message = "function return row and query-specified return row do not match";
+    Error::new("42804", message).detail(detail)
 }
 
-/// Rows that came as values, as rows of columns.
-fn taken_apart(
-    core: &mut Core,
-    mut given: Rows,
-    function: &Function,
-    columns: &[(SqlType, i32)],
-) -> Result<Rows> {
-    let wrong = || {
-        let message = "function return row and query-specified return row do not match";
-        Error::new("42804", message)
+/// Refuses rows as values whose fields are not the columns that are wanted.
+fn same_columns(row: CompositeType, columns: &[(SqlType, i32)]) -> Result<()> {
+    let Some(fields) = row.fields() else {
+        return Err(Error::unsupported(
+            "rows of unknown fields as the rows of a function in SQL",
+        ));
     };
+    if fields.len() != columns.len() {
+        return Err(no_match(format!(
+            "Returned row contains {} attributes, but query expects {}.",
+            fields.len(),
+            columns.len()
+        )));
+    }
+    for (at, (field, (wanted, _))) in fields.iter().zip(columns).enumerate() {
+        if field.ty.base() != wanted.base() {
+            return Err(no_match(format!(
+                "Returned type {} at ordinal position {}, but query expects {}.",
+                field.ty.name(),
+                at + 1,
+                wanted.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Rows that came as values, as rows of these columns. A row that is NULL is one of NULLs.
+fn taken_apart(core: &mut Core, mut given: Rows, columns: &[(SqlType, i32)]) -> Result<Rows> {
     let mut kept = Spool::new(core);
     while let Some(row) = given.next_row()? {
-        let values: Vec<Datum> = match row.first() {
+        let mut values: Vec<Datum> = match row.first() {
             Some(Datum::Composite(row)) => row.borrow().values().map(|v| v.to_datum()).collect(),
-            _ if function.returns_set => continue,
             _ => vec![Datum::Null; columns.len()],
         };
-        if values.len() != columns.len() {
-            return Err(wrong());
+        assert_eq!(
+            values.len(),
+            columns.len(),
+            "invariant: a row has the fields of its type"
+        );
+        for (value, to) in values.iter_mut().zip(columns) {
+            if to.0.is_domain() || to.1 >= 0 {
+                let given = std::mem::replace(value, Datum::Null);
+                *value = core.cast(given, to.0.base(), *to)?;
+            }
         }
         let refs: Vec<DatumRef<'_>> = values.iter().map(Datum::borrow).collect();
         kept.row(&refs)?;
@@ -276,7 +317,7 @@ fn run(
     most: usize,
     sink: &mut dyn RowSink,
 ) -> Result<Option<(usize, Arc<Planned>)>> {
-    let slots = slots(function, Some(args));
+    let slots = slots(core, function, Some(args));
     let texts = parse::split(&code.text);
     let mut last = None;
     for (at, text) in texts.iter().enumerate() {

@@ -37,6 +37,7 @@ pub use trigger::{Occasion, check_when, fire, is_wanted};
 
 use ::block::value::{Datum, DatumRef};
 use engine::Sees;
+use sqlparser::ast::DataType;
 
 use crate::dict::Function;
 use crate::dict::function::{Language, Volatility};
@@ -49,6 +50,7 @@ use crate::plan::call::CallPlan;
 use crate::session::Core;
 use crate::types::SqlType;
 use crate::types::call_types::CallTypes;
+use crate::types::composite::CompositeType;
 use value::Shape;
 
 /// How much of its stack a session may use for calls within calls. A session's thread has more
@@ -65,7 +67,11 @@ pub struct Known {
     /// Functions with the types that calls have settled, each with what it was made of.
     settled: HashMap<(u32, usize), (Arc<Function>, Arc<Function>)>,
     types: HashMap<String, (SqlType, i32)>,
+    /// Names of types as they are written, parsed; what they mean can change.
+    parsed: HashMap<String, Arc<DataType>>,
     shapes: HashMap<u32, Arc<Shape>>,
+    /// Of types of rows that no table has, by their latest states.
+    row_shapes: HashMap<u32, (CompositeType, Arc<Shape>)>,
     casts: HashMap<(SqlType, SqlType, i32), Arc<Expr>>,
     /// What the running function reads of the statement that has fired it.
     pub transitions: Vec<TransitionTable>,
@@ -75,7 +81,8 @@ pub struct Known {
     /// savepoints are open.
     pub may_end: bool,
     pub guarded: usize,
-    /// Bodies that run now, one within the other, and how many of them are those of triggers.
+    /// Bodies that run now, and what EXECUTE runs, one within the other; how many of the bodies are
+    /// those of triggers.
     depth: usize,
     pub triggers: i32,
     /// Where the stack of the outermost began.
@@ -149,15 +156,18 @@ fn rows_of(
 
 /// The row that a function gives, as a value. A row that is not there is NULL.
 fn row(core: &mut Core, code: &Code, function: &Arc<Function>, args: Vec<Datum>) -> Result<Datum> {
-    let dict = core.dict();
-    let columns = function.columns(&dict).zip(function.row_type(&dict));
     let unknown = || Error::internal("a row of columns that are not known as a value");
-    let (columns, row) = columns.ok_or_else(unknown)?;
-    let columns: Vec<(SqlType, i32)> = columns.iter().map(|(_, ty, m)| (*ty, *m)).collect();
-    let mut rows = rows_of(core, code, function, args, &columns)?;
+    let of = code.row(function, &core.dict()).ok_or_else(unknown)?;
+    let (columns, row) = (&of.columns, of.row);
+    let mut rows = rows_of(core, code, function, args, columns)?;
     let Some(values) = rows.next_row()? else {
         return Ok(Datum::Null);
     };
+    assert_eq!(
+        values.len(),
+        columns.len(),
+        "invariant: a row has the columns of its function"
+    );
     if function.outputs().next().is_none() && values.iter().all(Datum::is_null) {
         return Ok(Datum::Null);
     }
@@ -237,6 +247,21 @@ fn code(core: &mut Core, function: &Arc<Function>, types: usize) -> Result<Arc<C
     Ok(code)
 }
 
+impl Known {
+    /// The shape of the rows of a type that no table has; `None`: its fields are not known.
+    pub fn shape_of_type(&mut self, row: CompositeType) -> Option<Arc<Shape>> {
+        let oid = row.def().oid;
+        if let Some((known, shape)) = self.row_shapes.get(&oid)
+            && known.is_state(row)
+        {
+            return Some(shape.clone());
+        }
+        let shape = Arc::new(Shape::of_type(row)?);
+        self.row_shapes.insert(oid, (row, shape.clone()));
+        Some(shape)
+    }
+}
+
 impl Core {
     /// CALL; gives the row of the parameters that go out, if there are any.
     pub fn call(&mut self, plan: &CallPlan, params: &[Datum]) -> Result<Option<Vec<Datum>>> {
@@ -245,7 +270,7 @@ impl Core {
         let function = function.ok_or_else(missing)?;
         let args = plan.args.iter().map(|e| piece::eval(e, params, self));
         let args = args.collect::<Result<Vec<_>>>()?;
-        let code = code(self, &function, 0)?;
+        let (function, code) = settled(self, function, plan.types)?;
         let columns: Vec<(SqlType, i32)> = function.outputs().map(|p| (p.ty(), -1)).collect();
         self.deeper(|core| {
             core.as_defined(&function, |core| {
@@ -315,6 +340,16 @@ impl Core {
 
     /// Goes one body deeper, if there is stack for it.
     fn deeper<T>(&mut self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        self.go_deeper()?;
+        let outer = std::mem::take(&mut self.pl.transitions);
+        let done = work(self);
+        self.pl.transitions = outer;
+        self.come_back();
+        done
+    }
+
+    /// Begins something within which it may come again, if there is stack for it.
+    pub(crate) fn go_deeper(&mut self) -> Result<()> {
         let here = 0_u8;
         let at = std::ptr::from_ref(&here) as usize;
         if self.pl.depth == 0 {
@@ -326,10 +361,11 @@ impl Core {
             ));
         }
         self.pl.depth += 1;
-        let outer = std::mem::take(&mut self.pl.transitions);
-        let done = work(self);
-        self.pl.transitions = outer;
+        Ok(())
+    }
+
+    /// Ends what [`Core::go_deeper`] has begun.
+    pub(crate) fn come_back(&mut self) {
         self.pl.depth -= 1;
-        done
     }
 }

@@ -357,8 +357,8 @@ impl Core {
         // A value of a field that is a domain was checked when the field got it.
         let from = from.base();
         let key = (from, to.0, to.1);
-        // The rules of a domain can change.
-        if to.0.is_domain() {
+        // The rules of a domain can change, and casts of users come and go.
+        if to.0.is_domain() || self.dict().casts().next().is_some() {
             let made = self.converted(Typed::new(Expr::Param(0), from), Some(to))?;
             return eval(&made, &[value], self);
         }

@@ -75,8 +75,11 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     fn output_row(&self) -> Result<Vec<Datum>> {
-        // The only output, if that is a row, is the row that is given.
+        // The only output, if that is a row, is the row that is given, unless the caller wants it
+        // as one column.
+        let columns = self.returns.columns.as_deref();
         if let [slot] = self.returns.outputs.as_slice()
+            && !matches!(columns, Some([(SqlType::Composite(_), _)]))
             && let Slot::Record(record) = &self.slots[*slot]
         {
             return Ok(record.values.clone());

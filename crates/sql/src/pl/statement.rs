@@ -217,6 +217,7 @@ impl<'b> Interpreter<'b, '_> {
             types.push(ty);
         }
         let inside = |e: Error| e.in_statement(&statement);
+        parse::by_number::refuse(&statement).map_err(inside)?;
         let nested = match parse::statement(&statement).map_err(inside)? {
             Command::Sql(parsed) => {
                 let params = move |dict: &crate::dict::Dict| ParamTypes::of(&types, dict);

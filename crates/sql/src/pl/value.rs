@@ -7,6 +7,7 @@ use ::block::value::Datum;
 use crate::api::ColumnDesc;
 use crate::dict::Table;
 use crate::error::{Error, Result};
+use crate::session::Core;
 use crate::types::SqlType;
 use crate::types::composite::{self, CompositeType};
 
@@ -93,15 +94,11 @@ pub enum Slot {
 
 impl Slot {
     /// Of a parameter, with what it is given.
-    pub fn of_parameter(ty: SqlType, value: Datum) -> Slot {
+    pub fn of_parameter(core: &mut Core, ty: SqlType, value: Datum) -> Slot {
         let SqlType::Composite(row) = ty.base() else {
             return Slot::Scalar(Scalar::new(ty, -1, value));
         };
-        let Some(shape) = Shape::of_type(row) else {
-            return Slot::Record(Record::default());
-        };
-        let mut record = Record::of_shape(Arc::new(shape));
-        record.fixed = !row.is_record();
+        let mut record = Record::of_row(core, row);
         if let Datum::Composite(row) = &value {
             let values = row.borrow().values().map(|v| v.to_datum());
             for (own, given) in record.values.iter_mut().zip(values) {
@@ -143,6 +140,21 @@ pub struct Record {
 }
 
 impl Record {
+    /// A record of the rows of a type, which takes rows of any other shape if that is `record`.
+    pub fn of_row(core: &mut Core, row: CompositeType) -> Record {
+        // A table knows more of its columns than the type of its rows does: their domains.
+        let dict = core.dict();
+        if let Some(table) = dict.table_of_row_type(row.def().oid) {
+            return Record::of_shape(core.shape_of(table));
+        }
+        let mut record = match core.pl.shape_of_type(row) {
+            Some(shape) => Record::of_shape(shape),
+            None => Record::default(),
+        };
+        record.fixed = !row.is_record();
+        record
+    }
+
     pub fn of_shape(shape: Arc<Shape>) -> Record {
         Record {
             values: vec![Datum::Null; shape.fields.len()],

@@ -10,11 +10,14 @@ use crate::dict::Function;
 use crate::dict::function::Mode;
 use crate::error::Result;
 use crate::expr::Expr;
+use crate::types::call_types::CallTypes;
 
 pub struct CallPlan {
     pub function: Arc<Function>,
     /// Of the parameters that go in.
     pub args: Vec<Expr>,
+    /// The types that the call has settled, if the procedure leaves some open.
+    pub types: Option<CallTypes>,
     /// What the caller names for the parameters that go out, as it is written; a body assigns to
     /// it. `None`: a default stands for it.
     pub outputs: Vec<Option<ast::Expr>>,
@@ -41,6 +44,7 @@ pub fn plan(f: &ast::Function, params: &ParamTypes) -> Result<(CallPlan, Option<
     let plan = CallPlan {
         outputs: outputs(&function, f),
         args: called.args,
+        types: called.types,
         function,
     };
     Ok((plan, (!columns.is_empty()).then_some(columns)))

@@ -19,7 +19,7 @@ use crate::statements::Call;
 
 /// A call that is under way, or has run and whose transaction has not ended.
 pub struct Meter {
-    statement: Arc<Statement>,
+    pub(super) statement: Arc<Statement>,
     mark: Mark,
     is_first: bool,
     /// Rows that the portal had given before.

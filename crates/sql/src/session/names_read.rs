@@ -20,8 +20,8 @@ pub struct NamesRead {
     found: Vec<(String, Option<i64>)>,
     /// The functions of users that it calls.
     functions: Vec<Arc<Function>>,
-    /// The domains of which it makes values.
-    domains: Vec<SqlType>,
+    /// The types of which it makes values, and which can change: domains and rows.
+    types: Vec<SqlType>,
     /// All casts of users that there are: another one may convert what it converts.
     casts: Vec<Arc<Cast>>,
 }
@@ -32,7 +32,7 @@ impl NamesRead {
             path: dict.path().clone(),
             found: Vec::new(),
             functions: Vec::new(),
-            domains: Vec::new(),
+            types: Vec::new(),
             casts: dict.casts().cloned().collect(),
         }
     }
@@ -47,17 +47,17 @@ impl NamesRead {
         NamesRead {
             found: found.collect(),
             functions: Vec::new(),
-            domains: Vec::new(),
+            types: Vec::new(),
             casts: dict.casts().cloned().collect(),
             path: dict.path().clone(),
         }
     }
 
-    /// The same with the functions that are called, and the domains.
+    /// The same with the functions that are called, and the types.
     pub fn using(self, sight: &Sight) -> NamesRead {
         NamesRead {
             functions: sight.called(),
-            domains: sight.domains(),
+            types: sight.types(),
             ..self
         }
     }
@@ -66,16 +66,16 @@ impl NamesRead {
         &self.functions
     }
 
-    /// Whether it calls functions of users, or makes values of domains.
+    /// Whether it calls functions of users, or makes values of types that can change.
     pub fn uses_definitions(&self) -> bool {
-        !self.functions.is_empty() || !self.domains.is_empty()
+        !self.functions.is_empty() || !self.types.is_empty()
     }
 
     /// Whether they mean the same in another picture of the dictionary, through the same path.
     pub fn are_same(&self, dict: &Dict) -> bool {
         let mut found = self.found.iter();
         let mut functions = self.functions.iter();
-        let mut domains = self.domains.iter();
+        let mut types = self.types.iter();
         let mut casts = self.casts.iter();
         found.all(|(name, key)| dict.key_in(&self.path, NameRef::from(name)) == *key)
             && functions.all(|f| {
@@ -86,6 +86,6 @@ impl NamesRead {
                 .casts()
                 .all(|now| casts.next().is_some_and(|c| Arc::ptr_eq(now, c)))
             && casts.next().is_none()
-            && domains.all(|d| dict.type_of(d.oid()).is_some_and(|now| now.is_state(*d)))
+            && types.all(|ty| dict.type_of(ty.oid()).is_some_and(|now| now.is_state(*ty)))
     }
 }

@@ -1,5 +1,7 @@
 //! Execution of portals.
 
+use std::sync::Arc;
+
 use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
@@ -16,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::exec::foreign;
 use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
+use crate::explain;
 use crate::plan::SelectPlan;
 use crate::plan::with::Part;
 use crate::query;
@@ -93,8 +96,27 @@ impl SqlSession {
                 self.start_portal(portal, max_rows, sink)
             }
             Run::Done => Ok(Completion::Complete(Tag::Rows("SELECT", 0))),
-            _ => self.resume(portal, max_rows, sink),
+            _ => {
+                self.show_resumed(portal);
+                self.resume(portal, max_rows, sink)
+            }
         }
+    }
+
+    /// Shows what is gone on with: another statement may have run since. A cursor's query is shown
+    /// as the FETCH that it runs for, with its own plan.
+    fn show_resumed(&mut self, portal: &Portal) {
+        if !explain::can_run(&portal.statement.kind) {
+            return;
+        }
+        let called = self.meter.as_ref().map(|meter| &meter.statement);
+        if called.is_some_and(|called| Arc::ptr_eq(called, &portal.statement))
+            && let Some(text) = &portal.shown
+        {
+            self.core.statement_start = super::now_micros();
+            self.core.show_sql(text);
+        }
+        self.core.show_plan(&portal.statement);
     }
 
     fn start_portal(
@@ -329,7 +351,7 @@ impl SqlSession {
                     sink.row(&refs)?;
                 }
                 if rows.count() > 0 {
-                    portal.idle_before_ns = Some(idle_ns());
+                    self.wait_for_client(portal);
                     return Ok(Completion::Suspended);
                 }
                 portal.run = Run::Done;
@@ -354,9 +376,15 @@ impl SqlSession {
         if let (Some(snapshot), None) = (portal.run.snapshot(), &portal.hold) {
             portal.hold = Some(self.core.engine.hold_snapshot(&snapshot)?);
         }
-        portal.idle_before_ns = Some(idle_ns());
+        self.wait_for_client(portal);
         self.end_of_statement();
         Ok(())
+    }
+
+    /// Keeps what the portal goes on with once its client asks for more.
+    fn wait_for_client(&self, portal: &mut Portal) {
+        portal.idle_before_ns = Some(idle_ns());
+        portal.shown.clone_from(&self.core.shown);
     }
 
     /// Lets the statement's snapshot go.

@@ -225,6 +225,8 @@ pub struct Portal {
     pub(crate) hold: Option<engine::HeldSnapshot>,
     /// Nanoseconds for which the session had waited for its client when the portal was suspended.
     pub(crate) idle_before_ns: Option<u64>,
+    /// The text that was shown then.
+    pub(crate) shown: Option<Arc<str>>,
     /// [`Core::mark`] when it was bound, or began to run.
     pub(crate) mark: u64,
     /// What its steps have taken so far, if it is traced.
@@ -275,6 +277,7 @@ impl SqlSession {
 
     fn plan_text(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
         let command = parse::statement(sql).map_err(|e| several(sql).unwrap_or(e))?;
+        parse::by_number::refuse(sql)?;
         self.refuse_command_if_failed(&command)?;
         if let Command::Sql(s) = &command {
             parse::mentioned::refuse_other_databases(s, &self.core.database_name)?;
@@ -456,6 +459,7 @@ impl Portal {
             hold: None,
             mark: 0,
             idle_before_ns: None,
+            shown: None,
             traced: None,
         }
     }

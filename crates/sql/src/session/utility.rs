@@ -653,7 +653,11 @@ impl SqlSession {
     ) -> Result<Completion> {
         let (statement, values) = self.executed(name, args)?;
         *portal = Portal::new(&statement, values);
-        self.execute(portal, max_rows, sink)
+        // What the wire protocol has prepared may be an EXECUTE too, of itself in the end.
+        self.core.go_deeper()?;
+        let done = self.execute(portal, max_rows, sink);
+        self.core.come_back();
+        done
     }
 
     fn vacuum(

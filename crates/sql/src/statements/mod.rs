@@ -27,15 +27,13 @@ use crate::trace::SqlId;
 
 pub(crate) use normal::{normalized, signature};
 
-/// As many as PostgreSQL's `pg_stat_statements.max` keeps by default. With the longest texts they
-/// take 100 MB, with usual ones 20 MB.
+/// As many as PostgreSQL's `pg_stat_statements.max` keeps by default. With the longest texts and
+/// plans they take 200 MB, with usual ones 20 MB.
 const MAX_ENTRIES: usize = 5000;
 /// Entries that go at once: finding the oldest looks at all.
 const EVICTED_AT_ONCE: usize = MAX_ENTRIES / 20;
 /// Bytes of a text that are kept; its id is of the whole text.
 const MAX_TEXT_BYTES: usize = 16 << 10;
-/// Bytes of a plan's lines that are kept.
-const MAX_PLAN_BYTES: usize = 8 << 10;
 const SHARDS: usize = 8;
 /// The mean time of executions, one of which is measured as soon as there has been another: an
 /// execution that is measured takes longer, by nanoseconds for each row of each step.
@@ -73,7 +71,20 @@ pub(crate) struct Entry {
 /// A plan as its entry keeps it.
 pub(crate) struct Plan {
     pub lines: Box<str>,
-    pub steps: Vec<PlanStep>,
+    /// Those that have a line.
+    pub steps: Box<[PlanStep]>,
+}
+
+impl Plan {
+    fn new(outlined: Outlined) -> Plan {
+        let lines = outlined.lines.lines().count();
+        let mut steps = outlined.steps;
+        steps.retain(|step| (step.line as usize) < lines);
+        Plan {
+            lines: outlined.lines.into(),
+            steps: steps.into(),
+        }
+    }
 }
 
 /// What the steps of a plan gave in one execution.
@@ -232,7 +243,9 @@ impl Entry {
         self.measured.lock().clone()
     }
 
-    pub fn keep_measured(&self, actual: Actual) {
+    /// Keeps what the plan's steps gave, those that the plan has kept.
+    pub fn keep_measured(&self, mut actual: Actual) {
+        actual.steps.truncate(self.plan.load().steps.len());
         let mut kept = self.measured.lock();
         *kept = Some(Arc::new(Measured::with(kept.as_deref(), actual)));
         drop(kept);
@@ -360,10 +373,7 @@ impl Statements {
             plan_hash: plan.hash,
             role: core.roles.current,
         };
-        let plan = Arc::new(Plan {
-            lines: cut(&plan.lines, MAX_PLAN_BYTES).into(),
-            steps: plan.steps,
-        });
+        let plan = Arc::new(Plan::new(plan));
         if let Some(entry) = self.entries.read().get(&key) {
             entry.plan.store(plan);
             return entry.clone();
@@ -481,6 +491,28 @@ mod tests {
         assert_eq!(two.sums[1], sum);
         let other = Measured::with(Some(&two), actual(&[7]));
         assert_eq!((other.executions, &*other.sums), (1, &[step(7)][..]));
+    }
+
+    #[test]
+    fn of_a_long_plan_the_steps_are_kept_that_have_a_line() {
+        let step = |line| PlanStep {
+            place: None,
+            line,
+            parent: None,
+            depth: 0,
+            operation: "Append",
+            label: "Append".to_string(),
+            object: None,
+            index: None,
+            rows: None,
+        };
+        let plan = Plan::new(Outlined {
+            lines: "Append\n  Filter: true\n  ->  App".to_string(),
+            hash: 1,
+            steps: [0, 2, 3, 4].map(step).into(),
+        });
+        let lines: Vec<u32> = plan.steps.iter().map(|s| s.line).collect();
+        assert_eq!(lines, [0, 2]);
     }
 
     #[test]

@@ -12,8 +12,17 @@ use parking_lot::Mutex;
 use super::SqlType;
 
 /// The type of each argument, in their order, then that of the result.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Debug)]
 struct Settled(Vec<SqlType>);
+
+impl PartialEq for Settled {
+    fn eq(&self, other: &Settled) -> bool {
+        let mut states = self.0.iter().zip(&other.0);
+        self.0.len() == other.0.len() && states.all(|(a, b)| a.is_state(*b))
+    }
+}
+
+impl Eq for Settled {}
 
 impl Hash for Settled {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -32,13 +41,10 @@ impl CallTypes {
         let mut known = KNOWN.lock();
         let wanted = Settled(types);
         if let Some(found) = known.get(&wanted) {
-            let mut states = found.0.iter().zip(&wanted.0);
-            if states.all(|(a, b)| a.is_state(*b)) {
-                return CallTypes(found);
-            }
+            return CallTypes(found);
         }
         let made: &'static Settled = Box::leak(Box::new(wanted));
-        known.replace(made);
+        known.insert(made);
         CallTypes(made)
     }
 

@@ -5,7 +5,7 @@
 //! the same object id. They live as long as the process, each once, so that a type is a plain value
 //! ([`super::SqlType`]).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
@@ -57,16 +57,26 @@ pub struct OwnDef {
 #[derive(Clone, Copy)]
 pub struct OwnType(pub(super) &'static OwnDef);
 
-static STATES: LazyLock<Mutex<HashSet<&'static OwnDef>>> = LazyLock::new(Mutex::default);
+#[derive(Default)]
+struct States {
+    all: HashSet<&'static OwnDef>,
+    /// The latest state by the number of its type, and by that of its arrays.
+    by_number: HashMap<u32, &'static OwnDef>,
+}
+
+static STATES: LazyLock<Mutex<States>> = LazyLock::new(Mutex::default);
 
 impl OwnType {
     pub fn of(def: OwnDef) -> OwnType {
         let mut states = STATES.lock();
-        if let Some(known) = states.get(&def) {
+        if let Some(known) = states.all.get(&def) {
             return OwnType(known);
         }
         let state: &'static OwnDef = Box::leak(Box::new(def));
-        states.insert(state);
+        states.all.insert(state);
+        for number in [state.oid, state.array_oid] {
+            states.by_number.insert(number, state);
+        }
         OwnType(state)
     }
 
@@ -106,8 +116,7 @@ impl fmt::Debug for OwnType {
 
 /// A state of the type with that number, or of its arrays.
 pub(super) fn state_of(number: u32) -> Option<super::SqlType> {
-    let states = STATES.lock();
-    let found = (states.iter()).find(|s| s.oid == number || s.array_oid == number)?;
+    let found = *STATES.lock().by_number.get(&number)?;
     let ty = super::SqlType::Own(OwnType(found));
     match found.oid == number {
         true => Some(ty),

@@ -445,6 +445,10 @@ fn stopping(cx: &Context) -> Rows {
         }
     }
     for t in cx.dict.user_types() {
+        let base = t.domain.as_ref().map(|d| d.base);
+        // What comes with the system is no dependence.
+        let base = base.filter(|base| SqlType::from_oid(*base).is_none());
+        rows.extend(base.map(|base| row((PG_TYPE, t.oid), (PG_TYPE, base, 0))));
         for (table, at) in cx.dict.columns_of_type(t.oid) {
             let mut uses = row((PG_CLASS, table), (PG_TYPE, t.oid, 0));
             uses[2] = int4(at + 1);

@@ -7,10 +7,12 @@ use sqlparser::ast::{self, BinaryOperator, DataType, Expr, UnaryOperator, Value}
 
 use crate::bind::names::{self, quote};
 use crate::bind::numbered::{self, Shown};
+use crate::bind::numbered_operator;
 use crate::bind::{TypeNames, parts};
 use crate::dict::{Check, Index, Table};
 use crate::error::Result;
 use crate::parse;
+use crate::parse::variadic::VARIADIC;
 use crate::pgtype::{self, IoSettings};
 use crate::types::SqlType;
 
@@ -134,15 +136,9 @@ struct Writer<'t> {
 
 /// The type of what stands behind an operator that looks up keys of a document.
 fn key_type(op: &BinaryOperator) -> Option<SqlType> {
-    match op {
-        BinaryOperator::Arrow | BinaryOperator::LongArrow | BinaryOperator::Question => {
-            Some(SqlType::Text)
-        }
-        BinaryOperator::HashArrow
-        | BinaryOperator::HashLongArrow
-        | BinaryOperator::HashMinus
-        | BinaryOperator::QuestionAnd
-        | BinaryOperator::QuestionPipe => Some(SqlType::TEXTS),
+    match numbered_operator::symbol_of(op).as_str() {
+        "->" | "->>" | "?" => Some(SqlType::Text),
+        "#>" | "#>>" | "#-" | "?&" | "?|" => Some(SqlType::TEXTS),
         _ => None,
     }
 }
@@ -452,10 +448,25 @@ impl<'t> Writer<'t> {
             ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => {
                 Some(self.as_type(e, SqlType::Text))
             }
+            ast::FunctionArg::Named {
+                name,
+                arg: ast::FunctionArgExpr::Expr(e),
+                ..
+            } => {
+                let e = self.as_type(e, SqlType::Text);
+                Some(match name.value == VARIADIC {
+                    true => format!("VARIADIC {e}"),
+                    false => format!("{} => {e}", quote(&names::ident(name))),
+                })
+            }
             _ => None,
         };
         let args = list.args.iter().map(argument).collect::<Option<Vec<_>>>()?;
         let args = args.join(", ");
+        let is_plain = f.name.0.iter().all(|part| {
+            let name = part.as_ident();
+            name.is_some_and(|name| name.quote_style.is_none())
+        });
         Some(match (schema.as_deref(), name.as_str()) {
             (
                 None,
@@ -464,6 +475,7 @@ impl<'t> Writer<'t> {
             ) => {
                 format!("{}({args})", name.to_uppercase())
             }
+            (None, "row") if is_plain => format!("ROW({args})"),
             (None | Some("pg_catalog"), _) => format!("{}({args})", quote(&name)),
             (Some(schema), _) => format!("{}.{}({args})", quote(schema), quote(&name)),
         })
@@ -490,7 +502,8 @@ fn canonical(s: &str, ty: SqlType) -> Option<String> {
     const MOVING: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
     let moves = MOVING.contains(&s.trim().to_lowercase().as_str());
     let depends = |ty: SqlType| matches!(ty, SqlType::TimestampTz | SqlType::Reg(_));
-    if moves || depends(ty.element().unwrap_or(ty)) || SqlType::from_oid(ty.oid()).is_none() {
+    let of_user = SqlType::from_oid(ty.oid()).is_none() && !matches!(ty, SqlType::Own(_));
+    if moves || depends(ty.element().unwrap_or(ty)) || of_user {
         return None;
     }
     let io = IoSettings::default();

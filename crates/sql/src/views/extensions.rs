@@ -127,7 +127,8 @@ fn versions(cx: &Context) -> Rows {
     std::iter::once(plpgsql).chain(others).collect()
 }
 
-/// That an extension is in a schema, and that what it has made goes with it, as rows of `pg_depend`.
+/// That an extension is in a schema, and that what it has made goes with it, as rows of
+/// `pg_depend`.
 pub fn dependencies(cx: &Context) -> Rows {
     let row = |(class, object): (u32, u32), (of, referred): (u32, u32), kind: &str| {
         vec![

@@ -4,8 +4,8 @@
 //!
 //! **Invariants.**
 //! - A view's rows have exactly its columns, in order, of their types.
-//! - Making rows takes no lock that a session may hold while it waits; other instances are waited for
-//!   by `gv$` views, and what is made of their rows, with a limit ([`everywhere`]).
+//! - Making rows takes no lock that a session may hold while it waits; other instances are waited
+//!   for by `gv$` views, and what is made of their rows, with a limit ([`everywhere`]).
 //! - Each `v$` view of an instance has its `gv$` view: those are made of the list of these. Views of
 //!   what a session has for itself have none.
 

@@ -164,6 +164,7 @@ fn relation(dict: &Dict, database: &str, text: &str) -> Result<u32> {
 
 /// The number of a type that is written as SQL has it.
 pub fn type_called(dict: &Dict, text: &str) -> Result<u32> {
+    crate::parse::by_number::refuse(text)?;
     let no_type = || Error::new("42704", format!("type \"{text}\" does not exist"));
     if let Some((number, ..)) = describe::OTHER_TYPES.iter().find(|(_, n, _)| *n == text) {
         return Ok(*number);

@@ -132,9 +132,9 @@ static ALL: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
 
 /// A line: number, name, kind (`f`, `a`, `w`), whether it gives rows, type of the result, types of
 /// the arguments, volatility, whether it is strict, type of what is variadic, whether it is always
-/// there, cost, rows, parallel safety, whether it is leakproof, number of defaults, types, modes and
-/// names of all parameters, source if it is not the name, and how `pg_get_function_arguments` and
-/// its kin write arguments, those without defaults, and result. `-` stands for nothing.
+/// there, cost, rows, parallel safety, whether it is leakproof, number of defaults, types, modes
+/// and names of all parameters, source if it is not the name, and how `pg_get_function_arguments`
+/// and its kin write arguments, those without defaults, and result. `-` stands for nothing.
 fn read(line: &'static str) -> Option<Procedure> {
     let mut fields = line.split('\t');
     let mut next = || fields.next();

@@ -11,7 +11,7 @@ use crate::bind::{names, numbered};
 use crate::dict::view::SOURCES;
 use crate::dict::{Dict, Source, View};
 use crate::error::{Error, Result};
-use crate::parse::{self, Command, exclude, search};
+use crate::parse::{self, Command, exclude, forms, search};
 
 /// The query of a view, as `pg_get_viewdef` gives it.
 pub fn text(dict: &Dict, view: &View) -> Result<String> {
@@ -24,7 +24,8 @@ pub fn text(dict: &Dict, view: &View) -> Result<String> {
     };
     name_outputs(&mut query.body, view);
     name_relations(dict, &view.sources, &mut *query)?;
-    search::in_words(&exclude::in_words(&format!("{};", laid_out(&query))))
+    let text = forms::in_words(&format!("{};", laid_out(&query)));
+    search::in_words(&exclude::in_words(&text))
 }
 
 /// Gives the relations of a stored text the names that they have now.

@@ -3,9 +3,11 @@
 
 mod database;
 mod instance;
+mod storm;
 
 pub use database::Database;
 pub use instance::Instance;
+pub use storm::{Storm, storm};
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

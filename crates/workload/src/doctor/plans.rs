@@ -1,4 +1,7 @@
 //! Statements whose plan became another, slower one.
+//!
+//! A snapshot has the statements that took longest of those that ran since the one before. A plan
+//! that it does not have may be old nevertheless: new is one that was made within the span.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +34,8 @@ impl Taken {
 struct Plan {
     before: Taken,
     within: Taken,
+    /// It was made within the span, on every instance that ran it.
+    is_new: bool,
 }
 
 /// The statement that lost most by a plan which it did not always have.
@@ -51,6 +56,14 @@ pub fn changed(span: &Span) -> Result<Option<Finding>, Error> {
             .entry(plan)
             .or_default()
             .within = taken;
+    }
+    for ((id, plan), made) in made(span)? {
+        let plan = statements
+            .get_mut(&id)
+            .and_then(|plans| plans.get_mut(&plan));
+        if let Some(plan) = plan {
+            plan.is_new = plan.before.executions == 0.0 && made > span.begin.seconds;
+        }
     }
     let mut worst: Option<(f64, String, Change)> = None;
     for (id, plans) in &statements {
@@ -103,7 +116,7 @@ impl Change {
     }
 }
 
-/// The plans that ran in the span and not before it, each with the best one of before.
+/// The plans that were made in the span, each with the best one of before.
 fn changes(plans: &BTreeMap<String, Plan>) -> Vec<Change> {
     let before = plans
         .iter()
@@ -111,9 +124,7 @@ fn changes(plans: &BTreeMap<String, Plan>) -> Vec<Change> {
     let Some((from, mean_before)) = before.min_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Vec::new();
     };
-    let new = plans
-        .iter()
-        .filter(|(_, plan)| plan.before.executions == 0.0);
+    let new = plans.iter().filter(|(_, plan)| plan.is_new);
     let change = |(hash, plan): (&String, &Plan)| {
         let mean_now = plan.within.mean()?;
         (mean_now > mean_before * SLOWER).then(|| Change {
@@ -146,6 +157,20 @@ fn at_begin(span: &Span) -> Result<Rows, Error> {
         .into_iter()
         .map(|((id, plan), taken)| (id, plan, taken))
         .collect())
+}
+
+/// By statement and plan: when it was made first, in seconds.
+fn made(span: &Span) -> Result<BTreeMap<(String, String), f64>, Error> {
+    let mut first = BTreeMap::new();
+    for row in span.at_end("sqlstats")? {
+        let key = (row.text("sql_id")?, row.text("plan_hash_value")?);
+        let made = row.number("first_load")?;
+        first
+            .entry((key.0.to_string(), key.1.to_string()))
+            .and_modify(|first: &mut f64| *first = first.min(made))
+            .or_insert(made);
+    }
+    Ok(first)
 }
 
 fn within(span: &Span) -> Result<Rows, Error> {

@@ -27,8 +27,9 @@ pub struct Load {
     pub sessions: Vec<[&'static str; 7]>,
     /// Id, text, and executions, gets, rows, seconds.
     pub statements: Vec<(&'static str, &'static str, f64, f64, f64, f64)>,
-    /// Further plans of statements: id, plan, executions and seconds before the span and within it.
-    pub plans: Vec<(&'static str, &'static str, [f64; 2], [f64; 2])>,
+    /// Further plans of statements: id, plan, executions and seconds before the span and within it,
+    /// and the second when it was made. The span begins at second 1000.
+    pub plans: Vec<(&'static str, &'static str, [f64; 2], [f64; 2], f64)>,
     /// Statements' fetches, by id.
     pub fetches: BTreeMap<&'static str, f64>,
     /// By instance, what `v$osstat` says at the end.
@@ -238,10 +239,10 @@ impl Load {
             ];
             row.extend(std::iter::repeat_n(s("0"), 7));
             let fetches = self.fetches.get(id).copied().unwrap_or(*executions);
-            row.extend([n(*gets), s("0"), s("0"), n(fetches)]);
+            row.extend([n(*gets), s("0"), s("0"), n(fetches), s("10")]);
             row
         };
-        let plan = |(id, plan, before, within): &(_, _, [f64; 2], [f64; 2])| {
+        let plan = |(id, plan, before, within, made): &(_, _, [f64; 2], [f64; 2], f64)| {
             let (id, plan): (&&str, &&str) = (id, plan);
             let now = |at: usize| before[at] + within[at] * share;
             let count = |value: f64| format!("{value:.0}");
@@ -254,6 +255,7 @@ impl Load {
                 count(now(1) * 1e6),
             ];
             row.extend(std::iter::repeat_n(s("0"), 11));
+            row.push(made.to_string());
             row
         };
         tables.extend([
@@ -277,6 +279,7 @@ impl Load {
                     "disk_reads",
                     "loads",
                     "fetches",
+                    "first_load",
                 ],
                 (self.statements.iter().map(statement))
                     .chain(self.plans.iter().map(plan))

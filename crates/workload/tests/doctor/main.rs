@@ -292,8 +292,8 @@ fn versions_of_long_ago_name_the_session_that_reads_them() {
 fn a_plan_that_became_slower_is_named_with_both() {
     let mut load = healthy();
     load.plans = vec![
-        ("id9", "77", [1000.0, 1.0], [0.0, 0.0]),
-        ("id9", "78", [0.0, 0.0], [1000.0, 90.0]),
+        ("id9", "77", [1000.0, 1.0], [0.0, 0.0], 10.0),
+        ("id9", "78", [0.0, 0.0], [1000.0, 90.0], 1010.0),
     ];
     let (cause, _, subject) = load.first();
     assert_eq!(cause, Cause::PlanChange);
@@ -309,6 +309,11 @@ fn a_plan_that_became_slower_is_named_with_both() {
     load.plans[1].3 = [1000.0, 1.5];
     assert!(load.findings().is_empty());
     load.plans[1].3 = [3.0, 90.0];
+    assert!(load.findings().is_empty());
+    // One that is old: the snapshot before did not have it, as it had not run for a while.
+    load.plans[1].3 = [1000.0, 90.0];
+    assert!(!load.findings().is_empty());
+    load.plans[1].4 = 900.0;
     assert!(load.findings().is_empty());
 }
 

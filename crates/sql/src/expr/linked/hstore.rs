@@ -1,6 +1,8 @@
 //! The functions of `hstore`.
 
-use block::array::Array;
+use std::collections::HashSet;
+
+use block::array::{Array, ArrayRef};
 use block::json::JsonRef;
 use block::value::{ColType, Datum, DatumRef};
 
@@ -53,8 +55,8 @@ pub const ENTRIES: &[Entry] = &[
         Ok(kept(store(v, 0)?, |k, _| k != key))
     }),
     entry("hstore_delete_array", |v, _| {
-        let gone: Vec<String> = keys(v, 1)?.into_iter().flatten().collect();
-        Ok(kept(store(v, 0)?, |k, _| !gone.iter().any(|g| g == k)))
+        let gone: HashSet<String> = keys(v, 1)?.into_iter().flatten().collect();
+        Ok(kept(store(v, 0)?, |k, _| !gone.contains(k)))
     }),
     entry("hstore_delete_hstore", |v, _| {
         let gone = store(v, 1)?;
@@ -83,14 +85,16 @@ pub const ENTRIES: &[Entry] = &[
     }),
     entry("hstore_from_arrays", from_arrays),
     entry("hstore_from_array", |v, _| {
-        let all = keys(v, 0)?;
-        let (pairs, rest) = all.as_chunks::<2>();
-        if !rest.is_empty() {
-            return Err(Error::new(
-                "2202E",
-                "array must have even number of elements",
-            ));
+        let lengths: Vec<i32> = array_at(v, 0)?.dimensions().map(|d| d.length).collect();
+        match lengths.as_slice() {
+            [] | [_, 2] => {}
+            [length] if length % 2 == 0 => {}
+            [_] => return Err(wrong_array("array must have even number of elements")),
+            [_, _] => return Err(wrong_array("array must have two columns")),
+            _ => return Err(wrong_array("wrong number of array subscripts")),
         }
+        let all = keys(v, 0)?;
+        let (pairs, _) = all.as_chunks::<2>();
         let pair = |[key, value]: &[Option<String>; 2]| Ok((key_of(key.clone())?, value.clone()));
         Ok(of_pairs(pairs.iter().map(pair).collect::<Result<_>>()?))
     }),
@@ -127,11 +131,20 @@ fn store<'v>(values: &[DatumRef<'v>], at: usize) -> Result<JsonRef<'v>> {
     }
 }
 
+fn array_at<'v>(values: &[DatumRef<'v>], at: usize) -> Result<ArrayRef<'v>> {
+    match values.get(at) {
+        Some(DatumRef::Array(array)) => Ok(*array),
+        other => Err(unexpected(*other.unwrap_or(&DatumRef::Null))),
+    }
+}
+
+fn wrong_array(message: &str) -> Error {
+    Error::new("2202E", message)
+}
+
 /// The elements of an array.
 fn keys(values: &[DatumRef<'_>], at: usize) -> Result<Vec<Option<String>>> {
-    let Some(DatumRef::Array(array)) = values.get(at) else {
-        return Err(unexpected(*values.get(at).unwrap_or(&DatumRef::Null)));
-    };
+    let array = array_at(values, at)?;
     let element = |v: DatumRef<'_>| match v {
         DatumRef::Text(text) => Some(text.to_string()),
         _ => None,
@@ -173,14 +186,25 @@ fn from_arrays(v: &[DatumRef<'_>], _: &crate::pgtype::IoSettings) -> Result<Datu
     if matches!(v.first(), None | Some(DatumRef::Null)) {
         return Ok(Datum::Null);
     }
+    let bounds = array_at(v, 0)?.dimensions().collect::<Vec<_>>();
+    let subscripts = || wrong_array("wrong number of array subscripts");
+    if bounds.len() > 1 {
+        return Err(subscripts());
+    }
     let keys_given = keys(v, 0)?;
     let values = match v.get(1) {
         None | Some(DatumRef::Null) => vec![None; keys_given.len()],
-        Some(_) => keys(v, 1)?,
+        Some(_) => {
+            let of_values = array_at(v, 1)?.dimensions().collect::<Vec<_>>();
+            if of_values.len() > 1 {
+                return Err(subscripts());
+            }
+            if bounds != of_values {
+                return Err(wrong_array("arrays must have same bounds"));
+            }
+            keys(v, 1)?
+        }
     };
-    if keys_given.len() != values.len() {
-        return Err(Error::new("2202E", "arrays must have same bounds"));
-    }
     let pairs = keys_given.into_iter().zip(values);
     let pairs = pairs.map(|(key, value)| Ok((key_of(key)?, value)));
     Ok(of_pairs(pairs.collect::<Result<_>>()?))

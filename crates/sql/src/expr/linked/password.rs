@@ -20,6 +20,8 @@ const BCRYPT_SALT_DIGITS: usize = 22;
 const BCRYPT_ROUNDS: std::ops::RangeInclusive<i32> = 4..=31;
 const BCRYPT_DEFAULT_ROUNDS: i32 = 6;
 const MD5_SALT_DIGITS: usize = 8;
+const MD5_ROUNDS: i32 = 1000;
+const DES_ROUNDS: i32 = 25;
 
 /// A new salt; `rounds`: 0 for as many as the method usually has.
 pub fn salt(method: &str, rounds: i32) -> Result<String> {
@@ -30,17 +32,19 @@ pub fn salt(method: &str, rounds: i32) -> Result<String> {
                 rounds => rounds,
             };
             if !BCRYPT_ROUNDS.contains(&rounds) {
-                let message = "gen_salt: Incorrect number of rounds";
-                return Err(Error::new("22023", message));
+                return Err(wrong_rounds());
             }
             let salt = bcrypt_digits(&random::<16>()?);
             Ok(format!("$2a${rounds:02}${salt}"))
         }
+        "md5" if !matches!(rounds, 0 | MD5_ROUNDS) => Err(wrong_rounds()),
         "md5" => {
             let digits = random::<MD5_SALT_DIGITS>()?;
             let digits = digits.map(|b| char::from(OLD_DIGITS[usize::from(b & 63)]));
             Ok(format!("$1${}", digits.iter().collect::<String>()))
         }
+        "des" if !matches!(rounds, 0 | DES_ROUNDS) => Err(wrong_rounds()),
+        "xdes" if rounds != 0 && !is_xdes_rounds(rounds) => Err(wrong_rounds()),
         "des" | "xdes" => Err(refused_des()),
         _ => Err(Error::new("22023", "gen_salt: Unknown salt algorithm")),
     }
@@ -55,10 +59,7 @@ pub fn crypt(password: &str, salt: &str) -> Result<String> {
     }
     if let Some(rest) = salt.strip_prefix("$1$") {
         let digits = rest.split('$').next().unwrap_or_default();
-        return Ok(md5_crypt(
-            password.as_bytes(),
-            prefix(digits, MD5_SALT_DIGITS),
-        ));
+        return md5_crypt(password.as_bytes(), prefix(digits, MD5_SALT_DIGITS));
     }
     match is_of_des(salt) {
         true => Err(refused_des()),
@@ -75,6 +76,15 @@ fn prefix(text: &str, bytes: usize) -> &str {
 fn is_of_des(salt: &str) -> bool {
     let needed = if salt.starts_with('_') { 9 } else { 2 };
     salt.len() >= needed && !salt.starts_with('$')
+}
+
+/// Extended DES takes odd numbers of 24 bits.
+fn is_xdes_rounds(rounds: i32) -> bool {
+    (1..1 << 24).contains(&rounds) && rounds % 2 == 1
+}
+
+fn wrong_rounds() -> Error {
+    Error::new("22023", "gen_salt: Incorrect number of rounds")
 }
 
 fn refused_des() -> Error {
@@ -163,7 +173,7 @@ fn bcrypt_bytes(digits: &[u8]) -> Option<[u8; 16]> {
 }
 
 /// The method that FreeBSD began, with a thousand rounds.
-fn md5_crypt(password: &[u8], salt: &str) -> String {
+fn md5_crypt(password: &[u8], salt: &str) -> Result<String> {
     let twice = md5::bytes(&[password, salt.as_bytes(), password].concat());
     let mut first = [password, b"$1$", salt.as_bytes()].concat();
     let mut left = password.len();
@@ -180,7 +190,9 @@ fn md5_crypt(password: &[u8], salt: &str) -> String {
         bits >>= 1;
     }
     let mut state = md5::bytes(&first);
-    for round in 0..1000 {
+    for round in 0..MD5_ROUNDS {
+        // Each goes over the whole password.
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
         let mut next = Vec::with_capacity(2 * password.len() + 32);
         let odd = round % 2 == 1;
         next.extend_from_slice(if odd { password } else { &state });
@@ -207,7 +219,7 @@ fn md5_crypt(password: &[u8], salt: &str) -> String {
         put(three(a, b, c), 4);
     }
     put(u32::from(state[11]), 2);
-    made
+    Ok(made)
 }
 
 #[cfg(test)]

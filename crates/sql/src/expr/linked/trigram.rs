@@ -6,6 +6,7 @@
 //! order of trigrams and what two texts have in common are the same as there.
 
 use block::array::Array;
+use block::folded::small;
 use block::value::{ColType, Datum};
 
 use super::{Entry, entry, text};
@@ -15,12 +16,12 @@ type Trigram = [u8; 3];
 
 pub const ENTRIES: &[Entry] = &[
     entry("similarity", |v, _| {
-        Ok(Datum::Float4(similarity(text(v, 0)?, text(v, 1)?)))
+        similarity(text(v, 0)?, text(v, 1)?).map(Datum::Float4)
     }),
     entry("similarity_dist", |v, _| {
-        Ok(Datum::Float4(1.0 - similarity(text(v, 0)?, text(v, 1)?)))
+        similarity(text(v, 0)?, text(v, 1)?).map(|s| Datum::Float4(1.0 - s))
     }),
-    entry("show_trgm", |v, _| Ok(shown(text(v, 0)?))),
+    entry("show_trgm", |v, _| shown(text(v, 0)?)),
     entry("word_similarity", |v, _| {
         of_words(text(v, 0)?, text(v, 1)?, false).map(Datum::Float4)
     }),
@@ -44,27 +45,30 @@ pub const ENTRIES: &[Entry] = &[
 /// A trigram where it stands in a text.
 struct Placed {
     trigram: Trigram,
-    /// It is the first of a word, or the last.
+    /// Whether the trigram is the first of a word, or the last.
     first: bool,
     last: bool,
 }
 
 /// The trigrams of a text in their order, as often as they come.
-fn placed(text: &str) -> Vec<Placed> {
+fn placed(text: &str) -> Result<Vec<Placed>> {
     let mut all = Vec::new();
     for word in text.split(|c: char| !c.is_alphanumeric()) {
         if word.is_empty() {
             continue;
         }
-        let small = word.to_lowercase();
+        let small = word.chars().map(small);
         let blanks = |n: usize| std::iter::repeat_n(' ', n);
-        let padded: Vec<char> = blanks(2).chain(small.chars()).chain(blanks(1)).collect();
+        let padded: Vec<char> = blanks(2).chain(small).chain(blanks(1)).collect();
         let from = all.len();
-        all.extend(padded.windows(3).map(|three| Placed {
-            trigram: trigram(three),
-            first: false,
-            last: false,
-        }));
+        for three in padded.array_windows() {
+            wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+            all.push(Placed {
+                trigram: trigram(three),
+                first: false,
+                last: false,
+            });
+        }
         if let Some(placed) = all.get_mut(from) {
             placed.first = true;
         }
@@ -72,12 +76,16 @@ fn placed(text: &str) -> Vec<Placed> {
             placed.last = true;
         }
     }
-    all
+    Ok(all)
 }
 
-fn trigram(three: &[char]) -> Trigram {
-    let letters: String = three.iter().collect();
-    match letters.as_bytes() {
+fn trigram(three: &[char; 3]) -> Trigram {
+    let mut letters = [0; 3 * char::MAX_LEN_UTF8];
+    let mut end = 0;
+    for letter in three {
+        end += letter.encode_utf8(&mut letters[end..]).len();
+    }
+    match &letters[..end] {
         [a, b, c] => [*a, *b, *c],
         bytes => {
             let [a, b, c, _] = checksum(bytes).to_le_bytes();
@@ -104,11 +112,11 @@ fn order(trigram: &Trigram) -> [i8; 3] {
 }
 
 /// Each trigram of a text once, in order.
-fn distinct(text: &str) -> Vec<Trigram> {
-    let mut all: Vec<Trigram> = placed(text).into_iter().map(|p| p.trigram).collect();
-    all.sort_by_key(order);
+fn distinct(text: &str) -> Result<Vec<Trigram>> {
+    let mut all: Vec<Trigram> = placed(text)?.into_iter().map(|p| p.trigram).collect();
+    all.sort_unstable_by_key(order);
     all.dedup();
-    all
+    Ok(all)
 }
 
 /// What two have in common, of all that they have.
@@ -116,16 +124,17 @@ fn share(common: usize, of: usize, and: usize) -> f32 {
     common as f32 / (of + and - common) as f32
 }
 
-fn similarity(a: &str, b: &str) -> f32 {
-    let (a, b) = (distinct(a), distinct(b));
+fn similarity(a: &str, b: &str) -> Result<f32> {
+    let (a, b) = (distinct(a)?, distinct(b)?);
     if a.is_empty() || b.is_empty() {
-        return 0.0;
+        return Ok(0.0);
     }
     let has = |t: &&Trigram| b.binary_search_by_key(&order(t), order).is_ok();
-    share(a.iter().filter(has).count(), a.len(), b.len())
+    let common = a.iter().filter(has).count();
+    Ok(share(common, a.len(), b.len()))
 }
 
-fn shown(text: &str) -> Datum {
+fn shown(text: &str) -> Result<Datum> {
     let written = |t: Trigram| match t.iter().all(|b| b.is_ascii_graphic() || *b == b' ') {
         true => t.iter().map(|b| char::from(*b)).collect::<String>(),
         false => {
@@ -133,8 +142,9 @@ fn shown(text: &str) -> Datum {
             format!("0x{a:02x}{b:02x}{c:02x}")
         }
     };
-    let all = distinct(text).into_iter().map(written).map(Datum::Text);
-    Datum::Array(Array::of(ColType::Text, &all.collect::<Vec<_>>()))
+    let all = distinct(text)?.into_iter().map(written).map(Datum::Text);
+    let all = all.collect::<Vec<_>>();
+    Ok(Datum::Array(Array::of(ColType::Text, &all)))
 }
 
 /// The trigrams of a text, by numbers that those of another share.
@@ -177,7 +187,7 @@ struct Stretch {
 
 /// The greatest similarity of words with a stretch of a text; `strict`: with whole words of it.
 fn of_words(words: &str, text: &str, strict: bool) -> Result<f32> {
-    let (words, text) = (placed(words), placed(text));
+    let (words, text) = (placed(words)?, placed(text)?);
     if words.is_empty() || text.is_empty() {
         return Ok(0.0);
     }

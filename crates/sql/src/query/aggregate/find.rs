@@ -75,6 +75,67 @@ fn pairs(name: &str) -> Option<Pairs> {
     })
 }
 
+impl Aggregate {
+    /// The name of the function; one of its names, if it has several.
+    pub fn name(self) -> &'static str {
+        match self {
+            Aggregate::CountRows | Aggregate::Count => "count",
+            Aggregate::Sum(_) => "sum",
+            Aggregate::Avg(_) => "avg",
+            Aggregate::Min(_) => "min",
+            Aggregate::Max(_) => "max",
+            Aggregate::BoolAnd => "bool_and",
+            Aggregate::BoolOr => "bool_or",
+            Aggregate::BitAnd => "bit_and",
+            Aggregate::BitOr => "bit_or",
+            Aggregate::BitXor => "bit_xor",
+            Aggregate::StringAgg(_) => "string_agg",
+            Aggregate::ArrayAgg(_) => "array_agg",
+            Aggregate::JsonAgg { binary: false, .. } => "json_agg",
+            Aggregate::JsonAgg { binary: true, .. } => "jsonb_agg",
+            Aggregate::JsonObjectAgg { binary: false } => "json_object_agg",
+            Aggregate::JsonObjectAgg { binary: true } => "jsonb_object_agg",
+            Aggregate::Ranges {
+                intersect: false, ..
+            } => "range_agg",
+            Aggregate::Ranges {
+                intersect: true, ..
+            } => "range_intersect_agg",
+            Aggregate::Spread(spread, _) => match (spread.sample, spread.deviation) {
+                (true, false) => "variance",
+                (true, true) => "stddev",
+                (false, false) => "var_pop",
+                (false, true) => "stddev_pop",
+            },
+            Aggregate::Pairs(pairs) => pairs.name(),
+            Aggregate::OrderedSet(set) => match set {
+                OrderedSet::Mode => "mode",
+                OrderedSet::Discrete | OrderedSet::DiscreteList(_) => "percentile_disc",
+                OrderedSet::Continuous | OrderedSet::ContinuousList(_) => "percentile_cont",
+            },
+        }
+    }
+}
+
+impl Pairs {
+    fn name(self) -> &'static str {
+        match self {
+            Pairs::Count => "regr_count",
+            Pairs::AvgX => "regr_avgx",
+            Pairs::AvgY => "regr_avgy",
+            Pairs::Sxx => "regr_sxx",
+            Pairs::Syy => "regr_syy",
+            Pairs::Sxy => "regr_sxy",
+            Pairs::CovarPop => "covar_pop",
+            Pairs::CovarSamp => "covar_samp",
+            Pairs::Corr => "corr",
+            Pairs::R2 => "regr_r2",
+            Pairs::Slope => "regr_slope",
+            Pairs::Intercept => "regr_intercept",
+        }
+    }
+}
+
 /// The aggregate function of a name for arguments of these types, `Unknown` being that of quoted
 /// literals.
 ///
@@ -247,6 +308,25 @@ mod tests {
 
     fn types(name: &str, args: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
         find(name, args).map(|f| (f.args, f.result))
+    }
+
+    #[test]
+    fn a_function_is_found_by_its_name() {
+        let one = [Int4, Bool, Text].map(|ty| vec![ty]);
+        let two = [[Text, Text], [Float8, Float8]].map(|types| types.to_vec());
+        let names = "count sum avg min max bool_and bool_or bit_and bit_or bit_xor string_agg \
+                     array_agg json_agg jsonb_agg json_object_agg jsonb_object_agg variance stddev \
+                     var_pop stddev_pop regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy \
+                     covar_pop covar_samp corr regr_r2 regr_slope regr_intercept";
+        for name in names.split_whitespace() {
+            assert!(is_aggregate(name), "{name}");
+            let mut found = one.iter().chain(&two).filter_map(|types| find(name, types));
+            assert_eq!(found.next().unwrap().function.name(), name);
+        }
+        for name in ["mode", "percentile_disc", "percentile_cont"] {
+            let set = ordered_set(name).unwrap();
+            assert_eq!(Aggregate::OrderedSet(set).name(), name);
+        }
     }
 
     /// What `pg_typeof` says in PostgreSQL 15.

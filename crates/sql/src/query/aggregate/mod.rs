@@ -31,7 +31,7 @@ pub use distinct::DistinctRun;
 pub use find::{find, is_aggregate, is_ambiguous, is_unsupported, ordered_set};
 pub use group::GroupRun;
 pub use ordered_set::check_share;
-pub use state::{State, Sums};
+pub use state::{State, Sums, takes_last};
 
 /// An aggregate function with the type that it works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -453,12 +453,21 @@ fn is_better(value: DatumRef<'_>, best: DatumRef<'_>, max: bool, padded: bool) -
         }
         _ => compare(value, best)?,
     };
-    let numbers = matches!(
-        value,
-        DatumRef::Numeric(_) | DatumRef::Float4(_) | DatumRef::Float8(_) | DatumRef::Interval(_)
-    );
     let order = if max { order } else { order.reverse() };
-    Ok(order.is_gt() || order.is_eq() && numbers)
+    Ok(order.is_gt() || order.is_eq() && takes_last(value))
+}
+
+/// Whether values can be equal and look different: of these the last one counts.
+pub fn takes_last(value: DatumRef<'_>) -> bool {
+    matches!(
+        value,
+        DatumRef::Numeric(_)
+            | DatumRef::Float4(_)
+            | DatumRef::Float8(_)
+            | DatumRef::Interval(_)
+            | DatumRef::Folded(_)
+            | DatumRef::Array(_)
+    )
 }
 
 fn both_bits(so_far: DatumRef<'_>, value: DatumRef<'_>, how: Bits) -> Result<Datum> {

@@ -139,7 +139,14 @@ impl<'c> Clause<'c> {
         let path: Vec<String> = path.iter().map(names::ident).collect();
         let (table, name) = match path.as_slice() {
             [table, name] => (table, name),
-            [schema, table, name] if self.analyzer.dict.schema(schema).is_some() => (table, name),
+            [schema, table, name] => {
+                let (column, _) = self.scope.resolve(Some(table), name)?;
+                let oid = column.origin.0;
+                if !names::is_in_schema(self.analyzer.dict, schema, table, oid) {
+                    return Err(names::in_no_schema(table));
+                }
+                (table, name)
+            }
             _ => return Err(Error::unsupported(format!("name {}", path.join(".")))),
         };
         self.column(Some(table), name)
@@ -155,7 +162,7 @@ impl<'c> Clause<'c> {
         {
             return match called.function.returns_set {
                 true => self.user_values(called).map(Some),
-                false => bind::value_of(called, self.analyzer.dict).map(Some),
+                false => self.binder().value_of_call(called).map(Some),
             };
         }
         let name = q.name.as_str();

@@ -104,7 +104,8 @@ impl Clause<'_> {
 
     /// `ARRAY(SELECT ..)`.
     pub(super) fn array_of(&self, q: &ast::Query) -> Result<Typed> {
-        // Its columns are qualified: the place of a bare name is noted in views, and these have none.
+        // Its columns are qualified: the place of a bare name is noted in views, and these have
+        // none.
         let template = "select coalesce(array_agg(a.e), '{}') from (select 1) as a(e)";
         let unexpected = || Error::internal("a SELECT that is none");
         let Command::Sql(statement) = parse::statement(template)? else {

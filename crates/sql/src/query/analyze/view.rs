@@ -14,7 +14,7 @@ use super::Analyzer;
 use super::from::{Item, rename};
 use super::scope::{Column, File, Scope};
 use super::with::Known;
-use crate::bind::numbered::{self, Numbered};
+use crate::bind::numbered;
 use crate::bind::{self, ParamTypes, names};
 use crate::dict::acl::Privileges;
 use crate::dict::{Source, View, ViewColumn};
@@ -38,10 +38,8 @@ pub struct Notes {
     pub schemas: Vec<(Location, Location)>,
     /// Columns that are used, by relation.
     pub used: BTreeMap<u32, BTreeSet<i16>>,
-    /// Names of functions and types of users.
-    pub names: Vec<Numbered>,
-    /// A name of one of these was met that does not stand in the query, and so has no place there.
-    pub elsewhere: bool,
+    /// Names of functions and types of users, and operators of extensions.
+    pub numbers: numbered::OfText,
 }
 
 /// A `*`, and the columns that it is: the name of their table, if it has one, and theirs.
@@ -87,7 +85,7 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
     let mut notes = analyzer.notes.take().unwrap_or_default();
     drop(analyzer);
     let noted = params.names.note_in(None).unwrap_or_default();
-    (notes.names, notes.elsewhere) = numbered::of_query(q, &noted);
+    notes.numbers = numbered::of_query(q, &noted);
     if !params.finish().is_empty() {
         return Err(Error::new("42P02", "there is no parameter $1"));
     }

@@ -30,6 +30,25 @@ pub fn is_window_function(name: &str) -> bool {
     )
 }
 
+impl WindowFunction {
+    pub fn name(self) -> &'static str {
+        match self {
+            WindowFunction::RowNumber => "row_number",
+            WindowFunction::Rank => "rank",
+            WindowFunction::DenseRank => "dense_rank",
+            WindowFunction::PercentRank => "percent_rank",
+            WindowFunction::CumeDist => "cume_dist",
+            WindowFunction::Ntile => "ntile",
+            WindowFunction::Lag => "lag",
+            WindowFunction::Lead => "lead",
+            WindowFunction::FirstValue => "first_value",
+            WindowFunction::LastValue => "last_value",
+            WindowFunction::NthValue => "nth_value",
+            WindowFunction::Aggregate(function) => function.name(),
+        }
+    }
+}
+
 /// The window function of a name (not an aggregate) for arguments of these types; `None`: there is
 /// none.
 pub fn find(name: &str, args: &[SqlType]) -> Option<Found> {

@@ -1,0 +1,82 @@
+//! Statements of kinds that SQL's PREPARE refuses and the protocol does not.
+
+use testkit::processes::Instance;
+use testkit::wire::*;
+
+/// Prepares a statement under a name.
+fn prepare(client: &mut Client, name: &str, sql: &str) {
+    client.send(&[parse(name, sql, &[]), SYNC]);
+    let messages = client.until(b'Z');
+    assert_eq!(tags(&messages), "1Z", "{sql}: {messages:?}");
+}
+
+/// The SQLSTATE of a statement's error.
+fn refused(client: &mut Client, sql: &str) -> String {
+    let messages = client.query(sql);
+    let error = messages.iter().find(|m| m.0 == b'E');
+    error
+        .unwrap_or_else(|| panic!("{sql}: {messages:?}"))
+        .sqlstate()
+}
+
+/// EXPLAIN ANALYZE ran what was prepared, whatever it was: a COMMIT in the middle of a transaction,
+/// and itself until the stack's end.
+#[test]
+fn explain_runs_nothing_that_has_no_plan() {
+    let instance = Instance::start("wire-explain-execute");
+    let mut c = Client::connect(instance.port);
+    c.query("create table t (a int)");
+    let kinds = [
+        ("ends", "commit"),
+        ("makes", "create table u (a int)"),
+        ("explains", "explain analyze select 1"),
+    ];
+    for (name, sql) in kinds {
+        prepare(&mut c, name, sql);
+    }
+    prepare(&mut c, "itself", "explain analyze execute itself");
+    prepare(&mut c, "tells", "notify n");
+    c.query("begin");
+    c.query("insert into t values (1)");
+    for name in ["ends", "makes", "explains", "itself"] {
+        for explain in ["explain", "explain analyze", "explain (analyze, verbose)"] {
+            let lines = c.column(&format!("{explain} execute {name}"));
+            assert_eq!(lines, ["Utility statements have no plan structure"]);
+        }
+        let made = c.column(&format!("explain create table v as execute {name}"));
+        assert_eq!(made, ["Utility statements have no plan structure"]);
+    }
+    assert_eq!(c.column("explain analyze execute tells"), ["NOTIFY"]);
+    let json = c.column("explain (format json) execute ends").concat();
+    assert_eq!(json, "[\n  \"Utility Statement\"\n]");
+    c.query("rollback");
+    assert_eq!(c.column("select count(*) from t"), ["0"]);
+    assert_eq!(refused(&mut c, "select 1 from u"), "42P01");
+    let lines = c.column("execute itself");
+    assert_eq!(lines, ["Utility statements have no plan structure"]);
+
+    // A plan is within these.
+    prepare(&mut c, "inner", "select 1");
+    prepare(&mut c, "outer", "execute inner");
+    prepare(&mut c, "declares", "declare k cursor for select 1");
+    prepare(&mut c, "fills", "create table w as select 1 as a");
+    for name in ["outer", "declares", "fills"] {
+        let sql = format!("explain analyze execute {name}");
+        assert_eq!(refused(&mut c, &sql), "0A000");
+    }
+    assert_eq!(refused(&mut c, "select 1 from w"), "42P01");
+}
+
+/// Two statements that execute each other ended the process as well.
+#[test]
+fn an_execute_of_itself_ends_with_the_stack() {
+    let instance = Instance::start("wire-execute-itself");
+    let mut c = Client::connect(instance.port);
+    prepare(&mut c, "one", "select 1");
+    prepare(&mut c, "two", "execute one");
+    assert_eq!(c.column("execute two"), ["1"]);
+    c.query("deallocate one");
+    prepare(&mut c, "one", "execute two");
+    assert_eq!(refused(&mut c, "execute one"), "54001");
+    assert_eq!(c.column("select 2"), ["2"]);
+}
