@@ -223,9 +223,9 @@ fn what_all_rows_have_is_looked_for_together() {
     )
     .expect("rows");
     let mut read_by = |condition: &str| {
-        let read = "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'w_tags'";
-        let mut read = |c: &mut postgres::Client| -> i64 {
-            let row = c.query_one(read, &[]).expect("statistics");
+        let counted = "select idx_tup_read from pg_stat_user_indexes where indexrelname = 'w_tags'";
+        let read = |c: &mut postgres::Client| -> i64 {
+            let row = c.query_one(counted, &[]).expect("statistics");
             row.get(0)
         };
         let before = read(&mut c);
