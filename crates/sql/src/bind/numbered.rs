@@ -224,6 +224,7 @@ fn visit(tree: &mut impl ast::VisitMut, names: &mut impl Names) {
 
 /// Gives the names of a query the numbers that were noted for them.
 struct OfQuery<'n> {
+    dict: &'n Dict,
     noted: &'n [Noted],
     used: Vec<bool>,
     found: Vec<Numbered>,
@@ -281,8 +282,10 @@ impl Names for OfQuery<'_> {
             let written = Qualified::bare(&numbered_operator::symbol_of(op));
             let number = self.number(&written, numbered_operator::place_between(left, right));
             let at = self.met;
-            self.operators
-                .extend(number.map(|number| Operator { at, number }));
+            self.operators.extend(number.and_then(|number| {
+                let types = numbered_operator::types_of(self.dict.function_by_oid(number)?)?;
+                Some(Operator { at, number, types })
+            }));
         }
         self.met += 1;
     }
@@ -298,11 +301,12 @@ pub struct OfText {
 }
 
 /// What of a query's text gets the numbers that were noted for it.
-pub fn of_query(q: &ast::Query, noted: &[Noted]) -> OfText {
+pub fn of_query(dict: &Dict, q: &ast::Query, noted: &[Noted]) -> OfText {
     if noted.is_empty() {
         return OfText::default();
     }
     let mut names = OfQuery {
+        dict,
         noted,
         used: vec![false; noted.len()],
         found: Vec::new(),
@@ -360,8 +364,9 @@ impl Names for OfExpression<'_> {
         if let Expr::BinaryOp { left, op, right } = &*e
             && numbered_operator::number_of(op).is_none()
             && let Ok(Some(function)) = self.binder.operator_meant(left, op, right)
+            && let Some(types) = numbered_operator::types_of(&function)
         {
-            numbered_operator::give_number(e, function.oid);
+            numbered_operator::give_number(e, function.oid, &types);
             self.numbers.push(function.oid);
         }
     }

@@ -10,7 +10,8 @@ use sqlparser::ast::{self, BinaryOperator, Expr, Ident, Spanned, Value};
 use sqlparser::tokenizer::Span;
 
 use super::names;
-use super::numbered::{PREFIX, Shown, number_in};
+use super::numbered::{PREFIX, Shown, number_in, type_text};
+use crate::dict::Function;
 use crate::dict::path::PG_CATALOG;
 use crate::error::{Error, Result};
 use crate::parse::{self, Command};
@@ -20,6 +21,16 @@ use crate::parse::{self, Command};
 pub struct Operator {
     pub at: usize,
     pub number: u32,
+    /// The types of its operands, as stored texts have them.
+    pub types: [String; 2],
+}
+
+/// The types of the operands of the operator that a function is behind, as stored texts have them.
+pub fn types_of(function: &Function) -> Option<[String; 2]> {
+    match function.arguments.as_slice() {
+        [left, right] => Some([left, right].map(|a| type_text(a.ty(), -1))),
+        _ => None,
+    }
 }
 
 /// The schema of `OPERATOR(schema.symbol)`, from the word that the parser keeps as it was written.
@@ -56,16 +67,39 @@ pub fn place_between(left: &Expr, right: &Expr) -> Span {
     Span::new(left.span().end, right.span().start)
 }
 
-/// Gives an operator between two operands the number of its function.
-pub fn give_number(e: &mut Expr, number: u32) {
+/// Gives an operator between two operands the number of its function, and strings beside it the
+/// types that they were found to have.
+pub fn give_number(e: &mut Expr, number: u32, [before, behind]: &[String; 2]) {
     let Expr::BinaryOp { left, op, right } = e else {
         return;
     };
     let schema = format!("\"{PREFIX}{number}\"");
     *op = BinaryOperator::PGCustomBinaryOperator(vec![schema, symbol_of(op)]);
-    enclose(left);
-    enclose(right);
+    for (operand, ty) in [(left, before), (right, behind)] {
+        give_type(operand, ty);
+        enclose(operand);
+    }
     enclose(e);
+}
+
+/// Makes a string a value of a type.
+fn give_type(e: &mut Expr, ty: &str) {
+    if let Expr::Value(v) = e
+        && matches!(
+            v.value,
+            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::Null
+        )
+        && let Ok(data_type) = parse::data_type(ty)
+    {
+        let value = std::mem::replace(e, Expr::Value(Value::Null.into()));
+        *e = Expr::Cast {
+            kind: ast::CastKind::DoubleColon,
+            expr: Box::new(value),
+            data_type,
+            array: false,
+            format: None,
+        };
+    }
 }
 
 fn enclose(e: &mut Expr) {
@@ -133,7 +167,7 @@ impl ast::VisitorMut for Giving<'_> {
                 let at = self.at;
                 self.at += 1;
                 if let Some(found) = self.operators.iter().find(|o| o.at == at) {
-                    give_number(e, found.number);
+                    give_number(e, found.number, &found.types);
                 }
             }
             Expr::Nested(inner) if matches!(**inner, Expr::Nested(_)) => {
@@ -172,7 +206,12 @@ mod tests {
     #[test]
     fn what_an_operator_binds_stays() {
         let given = |text: &str, at: usize| {
-            let operators = [Operator { at, number: 7 }];
+            let types = ["text", "text"].map(str::to_string);
+            let operators = [Operator {
+                at,
+                number: 7,
+                types,
+            }];
             in_query(text, &operators).unwrap_or_else(|e| e.to_string())
         };
         assert_eq!(
@@ -185,7 +224,7 @@ mod tests {
         );
         assert_eq!(
             given("SELECT (a <-> 'b') FROM t WHERE d ?| e", 0),
-            "SELECT (a OPERATOR(\"braid$7\".<->) 'b') FROM t WHERE d ?| e"
+            "SELECT (a OPERATOR(\"braid$7\".<->) 'b'::TEXT) FROM t WHERE d ?| e"
         );
     }
 

@@ -8,7 +8,7 @@ use sqlparser::ast::{self, BinaryOperator, DataType, Expr, UnaryOperator, Value}
 use crate::bind::names::{self, quote};
 use crate::bind::numbered::{self, Shown};
 use crate::bind::numbered_operator;
-use crate::bind::{TypeNames, parts};
+use crate::bind::{TypeNames, is_written_row, parts};
 use crate::dict::{Check, Index, Table};
 use crate::error::Result;
 use crate::parse;
@@ -395,6 +395,9 @@ impl<'t> Writer<'t> {
 
     fn cast(&self, e: &Expr, ty: &str) -> String {
         let written = self.expr(e);
+        if is_written_row(e) {
+            return format!("{written}::{ty}");
+        }
         match self.pretty && (has_parentheses(e) || self.type_of(e).is_some()) {
             true => format!("{written}::{ty}"),
             false => format!("({written})::{ty}"),

@@ -85,7 +85,7 @@ pub fn describe(core: &Core, q: &ast::Query) -> Result<(Vec<ViewColumn>, Notes)>
     let mut notes = analyzer.notes.take().unwrap_or_default();
     drop(analyzer);
     let noted = params.names.note_in(None).unwrap_or_default();
-    notes.numbers = numbered::of_query(q, &noted);
+    notes.numbers = numbered::of_query(&dict, q, &noted);
     if !params.finish().is_empty() {
         return Err(Error::new("42P02", "there is no parameter $1"));
     }
