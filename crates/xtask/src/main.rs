@@ -4,7 +4,7 @@
 //! do instead, and ends with exit code 1 if there was any. `tests/tidy.rs` runs the same checks, so
 //! `cargo test --workspace` holds the tree to them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
