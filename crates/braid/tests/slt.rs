@@ -155,7 +155,7 @@ fn answers_are_those_of_postgresql() {
         }
     };
     let setup = Path::new("tests/slt/setup.slt");
-    run(port, &setup, false, "").expect("the tables");
+    run(port, setup, false, "").expect("the tables");
     let mut failed = Vec::new();
     for file in &files {
         for extended in [false, true] {

@@ -95,7 +95,7 @@ impl SettingArgs {
         flags
     }
 
-    /// The same in another working directory.
+    /// These settings with paths that are right in any working directory.
     pub fn in_any_directory(&self) -> io::Result<SettingArgs> {
         let absolute = |path: &Option<PathBuf>| path.as_deref().map(path::absolute).transpose();
         Ok(SettingArgs {

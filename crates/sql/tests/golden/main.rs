@@ -190,7 +190,7 @@ fn transcript(messages: &str, session: &mut SqlSession) -> String {
 fn sessions_answer_as_before() {
     let cases = Path::new("tests/cases");
     let mut differing = Vec::new();
-    for entry in std::fs::read_dir(&cases).expect("the cases") {
+    for entry in std::fs::read_dir(cases).expect("the cases") {
         let path = entry.expect("a directory entry").path();
         if path.extension().is_none_or(|e| e != "sql") {
             continue;

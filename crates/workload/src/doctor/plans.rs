@@ -34,7 +34,7 @@ impl Taken {
 struct Plan {
     before: Taken,
     within: Taken,
-    /// It was made within the span, on every instance that ran it.
+    /// Whether the plan was made within the span, on every instance that ran it.
     is_new: bool,
 }
 

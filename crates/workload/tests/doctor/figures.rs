@@ -5,6 +5,18 @@ use std::collections::BTreeMap;
 use workload::doctor::{Cause, Finding, findings};
 use workload::{FORMAT, Snapshot, Span, Table};
 
+/// What a plan of a statement took.
+pub struct Plan {
+    pub sql_id: &'static str,
+    pub hash: &'static str,
+    /// Executions and seconds before the span.
+    pub before: [f64; 2],
+    /// Executions and seconds within it.
+    pub within: [f64; 2],
+    /// The second when it was made. The span begins at second 1000.
+    pub made: f64,
+}
+
 /// Counters of two instances over 100 seconds, in which two sessions were at work on average.
 pub struct Load {
     /// By instance and name.
@@ -27,9 +39,8 @@ pub struct Load {
     pub sessions: Vec<[&'static str; 7]>,
     /// Id, text, and executions, gets, rows, seconds.
     pub statements: Vec<(&'static str, &'static str, f64, f64, f64, f64)>,
-    /// Further plans of statements: id, plan, executions and seconds before the span and within it,
-    /// and the second when it was made. The span begins at second 1000.
-    pub plans: Vec<(&'static str, &'static str, [f64; 2], [f64; 2], f64)>,
+    /// Further plans of statements.
+    pub plans: Vec<Plan>,
     /// Statements' fetches, by id.
     pub fetches: BTreeMap<&'static str, f64>,
     /// By instance, what `v$osstat` says at the end.
@@ -242,20 +253,19 @@ impl Load {
             row.extend([n(*gets), s("0"), s("0"), n(fetches), s("10")]);
             row
         };
-        let plan = |(id, plan, before, within, made): &(_, _, [f64; 2], [f64; 2], f64)| {
-            let (id, plan): (&&str, &&str) = (id, plan);
-            let now = |at: usize| before[at] + within[at] * share;
+        let plan = |plan: &Plan| {
+            let now = |at: usize| plan.before[at] + plan.within[at] * share;
             let count = |value: f64| format!("{value:.0}");
             let mut row = vec![
                 s("1"),
-                s(id),
-                s(plan),
+                s(plan.sql_id),
+                s(plan.hash),
                 count(now(0)),
                 s("0"),
                 count(now(1) * 1e6),
             ];
             row.extend(std::iter::repeat_n(s("0"), 11));
-            row.push(made.to_string());
+            row.push(plan.made.to_string());
             row
         };
         tables.extend([

@@ -2,7 +2,7 @@
 
 mod figures;
 
-use figures::healthy;
+use figures::{Plan, healthy};
 use workload::doctor::{self, Cause};
 use workload::{html, report, text};
 
@@ -292,8 +292,20 @@ fn versions_of_long_ago_name_the_session_that_reads_them() {
 fn a_plan_that_became_slower_is_named_with_both() {
     let mut load = healthy();
     load.plans = vec![
-        ("id9", "77", [1000.0, 1.0], [0.0, 0.0], 10.0),
-        ("id9", "78", [0.0, 0.0], [1000.0, 90.0], 1010.0),
+        Plan {
+            sql_id: "id9",
+            hash: "77",
+            before: [1000.0, 1.0],
+            within: [0.0, 0.0],
+            made: 10.0,
+        },
+        Plan {
+            sql_id: "id9",
+            hash: "78",
+            before: [0.0, 0.0],
+            within: [1000.0, 90.0],
+            made: 1010.0,
+        },
     ];
     let (cause, _, subject) = load.first();
     assert_eq!(cause, Cause::PlanChange);
@@ -306,14 +318,14 @@ fn a_plan_that_became_slower_is_named_with_both() {
             .contains("plan 77 an execution took 1.000 ms, by plan 78 it takes 90.000 ms")
     );
     // Another plan that is not slower, and one of which too few executions are known.
-    load.plans[1].3 = [1000.0, 1.5];
+    load.plans[1].within = [1000.0, 1.5];
     assert!(load.findings().is_empty());
-    load.plans[1].3 = [3.0, 90.0];
+    load.plans[1].within = [3.0, 90.0];
     assert!(load.findings().is_empty());
     // One that is old: the snapshot before did not have it, as it had not run for a while.
-    load.plans[1].3 = [1000.0, 90.0];
+    load.plans[1].within = [1000.0, 90.0];
     assert!(!load.findings().is_empty());
-    load.plans[1].4 = 900.0;
+    load.plans[1].made = 900.0;
     assert!(load.findings().is_empty());
 }
 
