@@ -157,6 +157,29 @@ fn statements_take_the_modes_that_they_take_in_postgresql() {
     }
 }
 
+/// Another instance hears of a TRUNCATE as of a segment that is gone, which had the number of the
+/// table. It took that for the end of the table, and forgot who had the lock.
+#[test]
+fn a_table_that_was_emptied_keeps_its_lock() {
+    let servers = Servers::up("emptied");
+    let [mut one, mut two] = [1, 2].map(|instance| servers.connect(instance));
+    run(&mut one, "create table beside (id int)");
+    // Of some of these tables one instance is the master, and of some the other.
+    for n in 0..12 {
+        run(&mut one, &format!("create table e{n} (id int)"));
+        run(&mut two, &format!("insert into e{n} values (1)"));
+        run(&mut one, &format!("truncate e{n}"));
+        // Its instance looks at the dictionary again.
+        run(&mut two, "insert into beside values (1)");
+        run(&mut one, &format!("begin; lock table e{n} in share mode"));
+        run(&mut two, "begin");
+        let lock = format!("lock table e{n} in row exclusive mode nowait");
+        assert!(!gets(&mut two, &lock), "e{n} is locked twice");
+        run(&mut two, "rollback");
+        run(&mut one, "commit");
+    }
+}
+
 /// Waits until so many sessions of all instances wait for a lock.
 fn until_waiting(servers: &Servers, n: i64) {
     let mut c = servers.connect(1);

@@ -203,11 +203,17 @@ impl Engine {
         self.txns.refresh_dictionary(read).map_err(Error::from)?
     }
 
-    /// Forgets an object that is in no picture of the dictionary any more: this instance keeps
+    /// Forgets a segment that is in no picture of the dictionary any more: this instance keeps
     /// nothing for it, whichever instance dropped it.
-    pub fn forget_dropped(&self, object: ObjectId) {
+    pub fn forget_segment(&self, object: ObjectId) {
         self.forget(object);
-        self.txns.forget_object(object);
+    }
+
+    /// Forgets the lock of a table that is in no picture of the dictionary any more. The first
+    /// segment of a table has the table's number. That it is gone says nothing of the table:
+    /// TRUNCATE gives the table another one, and whoever has locked the table goes on having it.
+    pub fn forget_lock(&self, table: ObjectId) {
+        self.txns.forget_lock(table);
     }
 
     /// This instance among others; none if it is to be alone.

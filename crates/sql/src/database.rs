@@ -48,6 +48,12 @@ pub(crate) struct Publication {
     left: Vec<Heir>,
 }
 
+/// The objects that are dropped, among them the tables, whose locks have these numbers.
+fn dropped(changes: &[Change]) -> impl Iterator<Item = ObjectId> {
+    let dropped = changes.iter().filter(|c| c.entry.is_none());
+    dropped.filter_map(|c| u32::try_from(c.key).ok().map(ObjectId))
+}
+
 impl Database {
     /// Loads the dictionary, and gives back space that belongs to no object of it: what was dropped just before a crash. Not while transactions of
     /// the dead are rolled back, whose objects the dictionary does not know; the next start will do it then.
@@ -162,9 +168,10 @@ impl Database {
         }
         self.dict.store(Arc::new(before.successor(changes, logged)));
         self.dictionary_changed(before, changes);
-        for object in before.gone_by(changes) {
-            self.engine.forget_dropped(object);
+        for segment in before.gone_by(changes) {
+            self.engine.forget_segment(segment);
         }
+        dropped(changes).for_each(|object| self.engine.forget_lock(object));
         self.forget_segments(&before.left_by(changes));
     }
 
@@ -275,19 +282,17 @@ impl Database {
         let before = self.dict.load_full();
         self.dict.store(Arc::new(before.published(changes, number)));
         self.dictionary_changed(&before, changes);
-        let dropped = changes.iter().filter(|c| c.entry.is_none());
         Publication {
             left: before.left_by(changes),
-            dropped: dropped
-                .filter_map(|c| u32::try_from(c.key).ok().map(ObjectId))
-                .collect(),
+            dropped: dropped(changes).collect(),
         }
     }
 
     /// The transaction that published it has committed, or its instance is about to end.
     pub(crate) fn committed(&self, publication: Publication) {
         for object in publication.dropped {
-            self.engine.forget_dropped(object);
+            self.engine.forget_segment(object);
+            self.engine.forget_lock(object);
         }
         self.forget_segments(&publication.left);
     }

@@ -117,9 +117,9 @@ impl TxnManager {
         }
     }
 
-    /// Keeps nothing for the lock of an object any more, because the object is gone for good.
-    pub fn forget_object(&self, object: ObjectId) {
-        self.ges.forget(object);
+    /// Keeps nothing for the lock of a table any more, because the table is gone for good.
+    pub fn forget_lock(&self, table: ObjectId) {
+        self.ges.forget(table);
     }
 
     /// Returns when all commits of this instance are acknowledged. It is called when the instance

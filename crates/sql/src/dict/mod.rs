@@ -452,7 +452,7 @@ impl Dict {
         entries.flat_map(|e| e.object.segments()).collect()
     }
 
-    /// What these changes leave nothing of: objects that can be locked or have space of their own.
+    /// The segments that these changes leave nothing of.
     pub fn gone_by(&self, changes: &[Change]) -> Vec<block::ObjectId> {
         let mut gone = Vec::new();
         for change in changes {
@@ -463,12 +463,6 @@ impl Dict {
             let now = now.unwrap_or_default();
             let segments = old.object.segments().into_iter();
             gone.extend(segments.filter(|s| !now.contains(s)));
-            if change.entry.is_none()
-                && let Ok(oid) = u32::try_from(change.key)
-                && !gone.contains(&block::ObjectId(oid))
-            {
-                gone.push(block::ObjectId(oid));
-            }
         }
         gone
     }
