@@ -157,8 +157,8 @@ fn statements_take_the_modes_that_they_take_in_postgresql() {
     }
 }
 
-/// Another instance hears of a TRUNCATE as of a segment that is gone, which had the number of the
-/// table. It took that for the end of the table, and forgot who had the lock.
+/// An instance hears of the TRUNCATE of another one as of a segment that is gone, which had the
+/// number of the table. It took that for the end of the table, and forgot who had the lock.
 #[test]
 fn a_table_that_was_emptied_keeps_its_lock() {
     let servers = Servers::up("emptied");
