@@ -73,8 +73,8 @@ struct Guard<'a> {
     own: BTreeMap<u16, SettingArgs>,
     /// The instances that a person has asked for and that have not opened since, nor failed to.
     asked: BTreeSet<u16>,
-    /// Those of them that were starting at that time, with settings of before. If that fails, they
-    /// are started at once with those of now.
+    /// Instances that a person has asked for while they were starting with the settings of before.
+    /// If that start fails, they are started at once with the settings of now.
     queued: BTreeSet<u16>,
 }
 

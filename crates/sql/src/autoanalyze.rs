@@ -1,9 +1,9 @@
 //! ANALYZE without being asked: `abp0` analyzes a table once enough of its rows have changed since
 //! that was last done, by the rule of PostgreSQL's autovacuum.
 //!
-//! Each instance counts the rows that its own transactions change ([`crate::changes`]), and works by
-//! its own counts: of a table that two instances write to alike, either passes the threshold after
-//! twice as many changes. The table's lock sees to it that one instance at a time analyzes it; the
+//! Each instance counts the rows that its own transactions change ([`crate::changes`]), and works
+//! by its own counts: of a table that two instances write to alike, either passes the threshold
+//! after twice as many changes. The table's lock sees to it that one instance at a time analyzes it; the
 //! others learn from the dictionary that it was done, and count from nothing again.
 //!
 //! **Invariants.**

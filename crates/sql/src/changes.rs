@@ -34,7 +34,7 @@ pub struct Counted {
 
 /// An analysis of a table by this instance that is not committed yet.
 struct Analysis {
-    /// Its [`Stats::analyzed`].
+    /// When the analysis was made: the [`Stats::analyzed`] of what it found.
     at: i64,
     /// What had been counted when it began.
     counted: Counted,

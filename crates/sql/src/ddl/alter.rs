@@ -832,7 +832,7 @@ pub(super) fn rename_column(table: &mut Table, from: &str, to: String) -> Result
         *text = renamed(text, from, &to)?;
     }
     for text in table.triggers.iter_mut().filter_map(|t| t.when.as_mut()) {
-        *text = renamed_of_rows(text, from, &to)?;
+        *text = super::trigger_condition::renamed(text, from, &to)?;
     }
     table.columns[at].name = to;
     Ok(())
@@ -890,22 +890,6 @@ pub fn mentioned(table: &Table, text: &str) -> Result<Vec<usize>> {
         found.extend(at.filter(|at| !found.contains(at)));
     });
     Ok(found)
-}
-
-/// The text of a trigger's condition with another name for a column of OLD and NEW. A name alone
-/// is that of a row.
-fn renamed_of_rows(text: &str, from: &str, to: &str) -> Result<String> {
-    let mut e = parse::expression(text)?;
-    let _ = ast::visit_expressions_mut(&mut e, |e| {
-        if let ast::Expr::CompoundIdentifier(path) = e
-            && let Some(name) = path.last_mut()
-            && names::ident(name) == from
-        {
-            *name = ast::Ident::with_quote('"', to);
-        }
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    Ok(e.to_string())
 }
 
 /// The text of an expression with another name for a column.

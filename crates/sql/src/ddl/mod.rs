@@ -47,6 +47,7 @@ mod storage;
 pub mod table;
 pub mod trigger;
 mod trigger_body;
+pub mod trigger_condition;
 pub mod types;
 mod using_index;
 mod view;

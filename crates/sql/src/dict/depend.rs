@@ -12,6 +12,7 @@ use super::path::PUBLIC;
 use super::trigger::Trigger;
 use super::{Dict, ForeignKey, Object, Sequence, Table, View};
 use crate::bind::names::quote;
+use crate::ddl::trigger_condition;
 
 /// A thing that can depend, or be depended on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -256,12 +257,16 @@ impl Dict {
         each.collect()
     }
 
-    /// Triggers that a change of a column fires.
+    /// Triggers that a change of a column fires, or whose conditions name it.
     fn fired_by(&self, table: u32, at: usize) -> Vec<Dependent> {
         let Some(t) = self.table_by_oid(table) else {
             return Vec::new();
         };
-        let triggers = t.triggers.iter().filter(|g| g.columns.contains(&at));
+        let column = &t.columns[at].name;
+        // A condition that cannot be read was refused when it was made.
+        let names = |text: &String| trigger_condition::names_column(text, column).unwrap_or(false);
+        let uses = |g: &&Trigger| g.columns.contains(&at) || g.when.as_ref().is_some_and(names);
+        let triggers = t.triggers.iter().filter(uses);
         let each = triggers.map(|g| Dependent {
             what: Address::Trigger(table, g.oid),
             auto: false,

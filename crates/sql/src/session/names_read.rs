@@ -53,7 +53,7 @@ impl NamesRead {
         }
     }
 
-    /// The same with the functions that are called, and the types.
+    /// Adds the functions that are called and the types, as the analysis has found them.
     pub fn using(self, sight: &Sight) -> NamesRead {
         NamesRead {
             functions: sight.called(),

@@ -71,7 +71,7 @@ pub(crate) struct Entry {
 /// A plan as its entry keeps it.
 pub(crate) struct Plan {
     pub lines: Box<str>,
-    /// Those that have a line.
+    /// The steps whose lines are kept.
     pub steps: Box<[PlanStep]>,
 }
 
