@@ -300,6 +300,7 @@ pub const PARAMS: &[Param] = &[
     ignored("default_tablespace", Kind::Text, ""),
     ignored("default_text_search_config", Kind::Text, "pg_catalog.english"),
     ignored("default_toast_compression", Kind::Text, "pglz"),
+    ignored("default_with_oids", Kind::Bool, "off"),
     ignored("effective_cache_size", KILOBYTES, "4194304"),
     ignored("effective_io_concurrency", count(0, 1000), "1"),
     ignored("enable_async_append", Kind::Bool, "on"),
