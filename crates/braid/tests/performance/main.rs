@@ -471,8 +471,10 @@ fn segments_have_what_was_done_with_them() {
         std::thread::spawn(move || run(&mut waiter, "update counted set n = 2 where a = 1"));
     let seen = "select count(*) from gv$active_session_history where inst_id = 2 and event \
                 = 'enq: TX - row lock contention' and object_name = 'counted'";
+    // The holder is idle, so another session looks.
+    let mut control = db.client(1);
     waiting::until("the wait was sampled with its table", || {
-        number(&mut one, seen) > 0.0
+        number(&mut control, seen) > 0.0
     });
     let seen = told(&db, "ash", &["--minutes", "5", "--by", "object,blocker"]);
     let chain = seen.split("Lock Chains").nth(1).expect("chains");

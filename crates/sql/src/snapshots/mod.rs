@@ -153,7 +153,7 @@ const TABLES: &[(&str, &str)] = &[
          sum(p.cpu_used_micro)::bigint as cpu_used_micro, \
          sum(p.runnable_micro)::bigint as runnable_micro, \
          count(*) filter (where p.state = 'R') as runnable \
-         from gv$process p where p.background = '1' group by p.inst_id, p.pname",
+         from gv$bgprocess p group by p.inst_id, p.pname",
     ),
     (
         "remote_wait",
