@@ -59,7 +59,7 @@ fn views_show_sessions_and_locks_of_both_instances() {
     let mut look = connect(pair.port(1), "look");
     let waits = |pid: i32| {
         format!(
-            "select wait_event, state from pg_stat_activity where pid = {pid} and wait_event_type = 'Application'"
+            "select wait_event, state from pg_stat_activity where pid = {pid} and wait_event_type = 'Lock'"
         )
     };
     let event = "enq: TX - row lock contention|active";
