@@ -182,7 +182,8 @@ fn by_keyboard(browser: &mut Browser) {
     browser.until("document.querySelector('.readout').textContent.includes(' in all')");
     browser.press("?");
     browser.until("document.getElementById('keys').open");
-    browser.press("Escape");
+    // The button that closes it has the focus.
+    browser.press("Enter");
     browser.until("!document.getElementById('keys').open");
     browser.press("p");
     browser.until("document.getElementById('pause').textContent === 'Pause'");
