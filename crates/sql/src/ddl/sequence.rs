@@ -116,6 +116,7 @@ pub fn define(
         cycle: false,
         segment: 0,
         order: false,
+        unlogged: None,
         comment: None,
         owner: None,
         role,
@@ -194,6 +195,7 @@ fn apply(
                 s.owner = owner.as_ref().map(|o| find_owner(core, o)).transpose()?
             }
             SequenceOption::Order(order) => s.order = *order,
+            SequenceOption::Logged(logged) => s.unlogged = Some(!logged),
             SequenceOption::Increment(_)
             | SequenceOption::Type(_)
             | SequenceOption::Restart(_)

@@ -4,6 +4,7 @@
 //!   here.
 //! - Grouping sets within each other, queries in parentheses with clauses behind them and VALUES as
 //!   expressions, and BETWEEN SYMMETRIC are read here.
+//! - Unicode escapes are left as they are, for [`super::unicode`].
 
 use std::any::TypeId;
 
@@ -111,7 +112,6 @@ impl Dialect for Postgres {
         }
     }
     as_base!(
-        supports_unicode_string_literal,
         supports_filter_during_aggregation,
         allow_extract_custom,
         allow_extract_single_quotes,
