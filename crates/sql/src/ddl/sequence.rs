@@ -127,6 +127,24 @@ pub fn define(
     Ok(sequence)
 }
 
+/// Refuses another owner of a sequence that belongs to an identity column.
+fn keep_owner(core: &Core, s: &Sequence) -> Result<()> {
+    let dict = core.dict();
+    let owner = s.owner.and_then(|(table, column)| {
+        let table = dict.table_by_oid(table)?;
+        table.columns.get(column)?.identity?;
+        Some(table.name.clone())
+    });
+    match owner {
+        None => Ok(()),
+        Some(table) => {
+            let message = "cannot change ownership of identity sequence";
+            let detail = format!("Sequence \"{}\" is linked to table \"{table}\".", s.name);
+            Err(Error::new("0A000", message).detail(detail))
+        }
+    }
+}
+
 /// What the engine keeps in the sequence's own block.
 fn params(s: &Sequence) -> block::sequence::SequenceParams {
     block::sequence::SequenceParams {
@@ -192,6 +210,7 @@ fn apply(
             SequenceOption::Cache(n) => s.cache = *n,
             SequenceOption::Cycle(c) => s.cycle = *c,
             SequenceOption::OwnedBy(owner) => {
+                keep_owner(core, s)?;
                 s.owner = owner.as_ref().map(|o| find_owner(core, o)).transpose()?
             }
             SequenceOption::Order(order) => s.order = *order,

@@ -58,6 +58,10 @@ impl Dialect for Postgres {
     fn prec_value(&self, prec: Precedence) -> u8 {
         BASE.prec_value(prec)
     }
+    /// `f(a := 1)`.
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
+    }
     /// They are read by `parse_prefix`.
     fn supports_group_by_expr(&self) -> bool {
         false

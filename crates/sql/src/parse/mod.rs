@@ -57,6 +57,7 @@ mod tokens;
 pub mod transaction;
 pub mod trigger;
 mod trigger_body;
+mod typed;
 pub mod types;
 mod unlogged;
 mod unicode;
@@ -405,6 +406,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     inheritance::take_out(&mut tokens);
     like::write_out(&mut tokens);
     operators::take_names_off(&mut tokens);
+    typed::write_out(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;

@@ -491,7 +491,7 @@ pub(super) fn set(w: &mut Words<'_>) -> Result<Utility> {
         return set_constraints(w);
     }
     let local = w.accept("local");
-    if !local && w.accept("session authorization") {
+    if w.accept("session authorization") {
         return put_on(w, "session_authorization", local);
     }
     if !local {
