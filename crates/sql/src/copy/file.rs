@@ -23,7 +23,8 @@ const MODE: u32 = 0o644;
 pub fn load(session: &mut SqlSession, spec: &CopySpec, path: &str) -> Result<Tag> {
     refuse_others(session, "from")?;
     let mut copy = CopyIn::begin(&mut session.core, spec)?;
-    let mut file = File::open(path).map_err(|e| cannot_open(path, "reading", "FROM", "read", &e))?;
+    let mut file =
+        File::open(path).map_err(|e| cannot_open(path, "reading", "FROM", "read", &e))?;
     let is_directory = file.metadata().is_ok_and(|m| m.is_dir());
     if is_directory {
         return Err(Error::new("42809", format!("\"{path}\" is a directory")));
@@ -92,10 +93,7 @@ fn not_written(e: &io::Error) -> Error {
 }
 
 fn cannot_open(path: &str, purpose: &str, way: &str, verb: &str, e: &io::Error) -> Error {
-    let error = failed(
-        &format!("could not open file \"{path}\" for {purpose}"),
-        e,
-    );
+    let error = failed(&format!("could not open file \"{path}\" for {purpose}"), e);
     match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => error.hint(format!(
             "COPY {way} instructs the PostgreSQL server process to {verb} a file. You may want a \

@@ -42,7 +42,10 @@ fn rule(core: &mut Core, name: &str, relation: &Qualified, if_exists: bool) -> R
         let hint = format!("You can drop view {view} instead.");
         return Err(Error::new("2BP01", message).hint(hint));
     }
-    let message = format!("rule \"{name}\" for relation \"{}\" does not exist", relation.name);
+    let message = format!(
+        "rule \"{name}\" for relation \"{}\" does not exist",
+        relation.name
+    );
     if if_exists {
         core.notice("NOTICE", "00000", format!("{message}, skipping"));
         return Ok(());

@@ -319,7 +319,11 @@ impl Search<'_> {
                 let tree = self.pattern.tree()?;
                 dissect::groups(tree, groups, text, place(start), place(end))?
             }
-            Some(automata) if !automata.engine.is_match(Input::new(self.text).range(from..)) => {
+            Some(automata)
+                if !automata
+                    .engine
+                    .is_match(Input::new(self.text).range(from..)) =>
+            {
                 None
             }
             _ => {

@@ -169,9 +169,8 @@ impl Value<'_> {
         let digits = |from: usize, radix: u32, most: usize| {
             let digits = text[from..].iter().take(most);
             let digits = digits.map_while(|b| char::from(*b).to_digit(radix));
-            let code = |(code, count): (u32, usize), digit| {
-                (code.wrapping_mul(radix) + digit, count + 1)
-            };
+            let code =
+                |(code, count): (u32, usize), digit| (code.wrapping_mul(radix) + digit, count + 1);
             digits.fold((0, 0), code)
         };
         let (byte, end) = match kind {
@@ -208,7 +207,14 @@ impl Value<'_> {
     }
 
     fn code(&mut self, code: u32, (from, to): (usize, usize)) -> Result<()> {
-        let wrong = |what: &str| Err(near(&format!("invalid Unicode {what}"), self.sql, from, to - from));
+        let wrong = |what: &str| {
+            Err(near(
+                &format!("invalid Unicode {what}"),
+                self.sql,
+                from,
+                to - from,
+            ))
+        };
         let code = match (self.first, code) {
             (Some(high), 0xDC00..=0xDFFF) => 0x1_0000 + ((high & 0x3FF) << 10) + (code & 0x3FF),
             (Some(_), _) | (None, 0xDC00..=0xDFFF) => return wrong("surrogate pair"),
@@ -266,7 +272,11 @@ mod tests {
             (r"E'\000'", "22021", None),
         ] {
             let e = first(sql).expect_err(sql);
-            assert_eq!((e.sqlstate(), e.fields().position), (state, position), "{sql}");
+            assert_eq!(
+                (e.sqlstate(), e.fields().position),
+                (state, position),
+                "{sql}"
+            );
         }
     }
 }

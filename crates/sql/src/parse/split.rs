@@ -101,9 +101,7 @@ pub(super) fn token_end(sql: &str, at: usize) -> usize {
 
 /// Whether a quote begins a string with escapes: whether an `E` stands before it.
 pub(super) fn is_escape_quote(bytes: &[u8], at: usize) -> bool {
-    at > 0
-        && matches!(bytes[at - 1], b'e' | b'E')
-        && !(at > 1 && is_word(bytes[at - 2]))
+    at > 0 && matches!(bytes[at - 1], b'e' | b'E') && !(at > 1 && is_word(bytes[at - 2]))
 }
 
 /// The pieces of a string with escapes, which may go on in the next lines, without their quotes;

@@ -32,7 +32,9 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) {
 fn is_literal(token: &Token) -> bool {
     matches!(
         token,
-        Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_) | Token::DollarQuotedString(_)
+        Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::DollarQuotedString(_)
     )
 }
 
@@ -63,9 +65,18 @@ mod tests {
     #[test]
     fn types_before_literals_are_casts() {
         for (written, read) in [
-            ("SELECT name 'a', mood 'b'", "SELECT CAST('a' AS name), CAST('b' AS mood)"),
-            ("SELECT s.\"M\" 'b' || x", "SELECT CAST('b' AS s.\"M\") || x"),
-            ("SELECT a LIKE 'b' ESCAPE 'c'", "SELECT a LIKE 'b' ESCAPE 'c'"),
+            (
+                "SELECT name 'a', mood 'b'",
+                "SELECT CAST('a' AS name), CAST('b' AS mood)",
+            ),
+            (
+                "SELECT s.\"M\" 'b' || x",
+                "SELECT CAST('b' AS s.\"M\") || x",
+            ),
+            (
+                "SELECT a LIKE 'b' ESCAPE 'c'",
+                "SELECT a LIKE 'b' ESCAPE 'c'",
+            ),
             ("SELECT x AT TIME ZONE 'UTC'", "SELECT x AT TIME ZONE 'UTC'"),
         ] {
             assert_eq!(parsed(written), read);

@@ -25,9 +25,7 @@ pub fn decode(tokens: &mut Vec<TokenWithSpan>, sql: &str) -> Result<()> {
         let position = position(sql, token) + 3;
         let decoded = match &quoted.token {
             Token::Word(w) => Token::make_word(&value(&w.value, escape, position)?, Some('"')),
-            Token::SingleQuotedString(s) => {
-                Token::SingleQuotedString(value(s, escape, position)?)
-            }
+            Token::SingleQuotedString(s) => Token::SingleQuotedString(value(s, escape, position)?),
             other => return Err(Error::internal(format!("escapes in {other:?}"))),
         };
         let span = Span::new(token.span.start, quoted.span.end);
@@ -169,7 +167,10 @@ mod tests {
     #[test]
     fn escapes_are_what_they_stand_for() {
         for (written, meant) in [
-            (r#"SELECT U&'d\0061t\+000061' AS U&"d\0061t\+000061""#, "SELECT 'data' AS \"data\""),
+            (
+                r#"SELECT U&'d\0061t\+000061' AS U&"d\0061t\+000061""#,
+                "SELECT 'data' AS \"data\"",
+            ),
             (
                 r#"SELECT u&'d!0061t\+000061' UESCAPE '!' AS U&"d*0061t" uescape '*'"#,
                 "SELECT 'dat\\+000061' AS \"dat\"",

@@ -260,7 +260,10 @@ mod tests {
                 "create text search parser p (start = a)",
                 "CREATE TEXT SEARCH PARSER",
             ),
-            ("drop text search dictionary d", "DROP TEXT SEARCH DICTIONARY"),
+            (
+                "drop text search dictionary d",
+                "DROP TEXT SEARCH DICTIONARY",
+            ),
             (
                 "import foreign schema s from server r into t",
                 "IMPORT FOREIGN SCHEMA",

@@ -366,7 +366,11 @@ impl Program {
     }
 
     fn has(&self, set: &Set, c: char) -> bool {
-        let within = |c: char| set.ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
+        let within = |c: char| {
+            set.ranges
+                .iter()
+                .any(|(low, high)| (*low..=*high).contains(&c))
+        };
         let found = within(c)
             || self.folds && {
                 let lower = c.to_lowercase().next();

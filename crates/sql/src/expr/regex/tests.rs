@@ -78,7 +78,10 @@ fn parts_take_what_they_prefer() {
         let groups = found.iter().flat_map(|f| f.groups.iter().copied());
         let parts: Vec<String> = whole
             .chain(groups)
-            .map(|part| part.map_or("NULL", |(from, to)| &text[from..to]).to_string())
+            .map(|part| {
+                part.map_or("NULL", |(from, to)| &text[from..to])
+                    .to_string()
+            })
             .collect();
         parts.join(",")
     };
@@ -106,6 +109,9 @@ fn parts_take_what_they_prefer() {
     let replaced = |text: &str, pattern: &str, with: &str| {
         replace(text, pattern, with, Flags::parse("g").unwrap()).unwrap()
     };
-    assert_eq!(replaced("foobarrbazz", "(.)\\1", "X\\&Y"), "fXooYbaXrrYbaXzzY");
+    assert_eq!(
+        replaced("foobarrbazz", "(.)\\1", "X\\&Y"),
+        "fXooYbaXrrYbaXzzY"
+    );
     assert_eq!(replaced("a<i>b</i>", "<.+?>", ""), "ab");
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::pgtype::number;
 use crate::types::SqlType;
 
-use SqlType::{Char, Float4, Float8, InternalChar, Int2, Int4, Int8, Name, Numeric, Oid};
+use SqlType::{Char, Float4, Float8, Int2, Int4, Int8, InternalChar, Name, Numeric, Oid};
 use SqlType::{Text, Time, Timestamp, Uuid};
 
 macro_rules! hashes {
@@ -238,7 +238,9 @@ fn of_bytes(bytes: &[u8], seed: Option<u64>) -> (u32, u32) {
     let mut words = Words::of(bytes.len() as u32, seed);
     let word = |bytes: &[u8], at: usize| {
         let four = bytes.iter().skip(at).take(4).enumerate();
-        four.fold(0, |word, (place, byte)| word | u32::from(*byte) << (8 * place))
+        four.fold(0, |word, (place, byte)| {
+            word | u32::from(*byte) << (8 * place)
+        })
     };
     let mut chunks = bytes.chunks_exact(12);
     for chunk in &mut chunks {
