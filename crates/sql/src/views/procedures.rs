@@ -361,6 +361,16 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
     })
 }
 
+/// The number of the type whose values a function gives the binary form of.
+pub fn sent_by(name: &str) -> Option<u32> {
+    const BYTEA: u32 = 17;
+    let mut sends = ALL.iter().filter(|p| p.name == name && p.result == BYTEA);
+    match sends.next()?.arguments.as_slice() {
+        [number] => Some(*number),
+        _ => None,
+    }
+}
+
 /// The rows of `pg_proc`, of the functions that are wanted at least.
 pub fn rows(cx: &Context) -> Result<Rows> {
     let built_in: Rows = match &cx.wanted {
