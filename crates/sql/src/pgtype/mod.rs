@@ -20,7 +20,7 @@ pub mod jsonpath;
 pub mod lsn;
 pub mod mac;
 pub mod money;
-mod number;
+pub(crate) mod number;
 mod own;
 pub mod posix_zone;
 pub mod range;
