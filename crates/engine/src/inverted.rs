@@ -49,8 +49,11 @@ pub struct Entries {
     /// Position in the table's list of indexes.
     pub index: usize,
     /// In the order of the index. Each bound is a prefix of the key's columns.
-    pub ranges: Vec<(Bound<Vec<Datum>>, Bound<Vec<Datum>>)>,
+    pub ranges: Vec<Bounds>,
 }
+
+/// The ends of a range of keys.
+pub type Bounds = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);
 
 /// Rows in the order of their row ids.
 pub struct RowsOfKeys {

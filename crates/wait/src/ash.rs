@@ -268,8 +268,8 @@ mod tests {
         assert!(sampler.open.iter().all(|o| o.session.name != "sampled"));
     }
 
-    /// What sessions are seen at, in thousands of samples, is what the accounting has of their time,
-    /// within two points. How long each stay takes is drawn anew.
+    /// What sessions are seen at, in thousands of samples, is what the accounting has of their
+    /// time, within two points. How long each stay takes is drawn anew.
     #[test]
     fn shares_of_samples_are_those_of_the_time() {
         use std::sync::atomic::AtomicBool;

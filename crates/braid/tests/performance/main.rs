@@ -170,7 +170,7 @@ fn time_adds_up() {
     }
 }
 
-/// The same of each session by itself.
+/// Each session by itself has a time model that adds up.
 fn each_session_adds_up(control: &mut Client, sessions: i32) {
     let part = |name: &str| format!("sum(value) filter (where stat_name = '{name}')");
     let sql = format!(

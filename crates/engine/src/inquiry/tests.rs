@@ -160,7 +160,7 @@ fn one_is_asked_alone() {
     assert!(w.node(1).open.lock().1.is_empty());
 }
 
-/// Whoever asks about everything does not wait for each answer of the same silent instance.
+/// A question about everything does not wait for each answer of the same silent instance.
 #[test]
 fn a_silent_one_is_not_waited_for_long_again_until_it_speaks() {
     let w = world(2, 0, 1, &[2]);

@@ -123,7 +123,7 @@ pub(crate) fn workload_report(cx: &Context, arguments: &[Datum]) -> Result<Datum
     }
     let asked = Asked::of(arguments)?;
     let text = beside(&cx.database, "m002", move |database| make(database, &asked))?;
-    Ok(Datum::Text(text.into()))
+    Ok(Datum::Text(text))
 }
 
 fn make(database: &Arc<Database>, asked: &Asked) -> Result<String> {

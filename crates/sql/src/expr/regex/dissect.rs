@@ -178,7 +178,7 @@ impl Dissection<'_> {
             return least == 0;
         }
         let times = found.len() / wanted.len();
-        found.len() % wanted.len() == 0
+        found.len().is_multiple_of(wanted.len())
             && times >= least
             && most.is_none_or(|most| times <= most)
             && found

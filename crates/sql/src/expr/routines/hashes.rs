@@ -109,7 +109,7 @@ fn float<'v>(v: &[DatumRef<'v>]) -> Result<Key<'v>> {
     };
     // Both zeros are equal, and so is what is no number.
     Ok(match n {
-        n if n == 0.0 => Key::Fixed(0, 0),
+        0.0 => Key::Fixed(0, 0),
         n if n.is_nan() => Key::Bytes(f64::NAN.to_le_bytes().to_vec().into()),
         n => Key::Bytes(n.to_le_bytes().to_vec().into()),
     })
