@@ -25,6 +25,7 @@ pub mod describe;
 mod domains;
 mod empty;
 mod everywhere;
+mod files;
 pub mod extensions;
 pub mod functions;
 mod granted;
@@ -296,7 +297,8 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
 pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
     let schema = schema.unwrap_or("pg_catalog");
     if schema == FUNCTIONS {
-        return keywords::VIEWS.iter().find(|v| v.name == name);
+        let mut all = keywords::VIEWS.iter().chain(files::VIEWS);
+        return all.find(|v| v.name == name);
     }
     numbers::view_named(schema, name)
 }
