@@ -41,7 +41,7 @@ class Worker(threading.Thread):
                 # The commit whose answer did not come.
                 self.doubtful += 1
             except psycopg.Error as error:
-                kind = error.sqlstate or type(error).__name__
+                kind = error.sqlstate or "connection"
                 self.errors[kind] = self.errors.get(kind, 0) + 1
                 if connection is None or connection.broken:
                     connection = None

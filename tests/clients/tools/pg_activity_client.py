@@ -49,7 +49,7 @@ def server(data):
     assert told.temporary_file is not None and told.wal_senders == 0, told
     assert told.replication_slots == 0 and told.wal_receivers == 0, told
     again = data.pg_get_server_information(told)
-    assert again.epoch >= told.epoch and not data.failed_queries.queries, data.failed_queries
+    assert again.epoch >= told.epoch and not data.failed_queries.temp_file_query_failed, again
     data.pg_is_local(), data.pg_is_local_access()
 
 

@@ -108,7 +108,7 @@ def session(program):
     """The program at a terminal: an error, a completion, a transaction, and its end."""
     with tempfile.TemporaryDirectory() as home:
         env = os.environ | {"HOME": home, "XDG_CONFIG_HOME": home, "TERM": "xterm", "PAGER": "cat"}
-        cli = pexpect.spawn(program, ["--less-chatty", "--prompt", "next> "], env=env, timeout=30)
+        cli = pexpect.spawn(program, ["--less-chatty", "--prompt", "next>"], env=env, timeout=30)
         cli.setwinsize(50, 200)
         for line, wanted in [
             ("select 40 + 2 as answer;", "42"),
@@ -117,10 +117,10 @@ def session(program):
             ("rollback;", "ROLLBACK"),
             (r"\d cli.person", "person_pkey"),
         ]:
-            cli.expect("next> ")
+            cli.expect("next>")
             cli.send(line + "\r")
             cli.expect(wanted)
-        cli.expect("next> ")
+        cli.expect("next>")
         cli.sendeof()
         cli.expect(pexpect.EOF)
     done = [program, "-t", "-c", "select 6 * 7", "-c", r"\dt cli.*"]

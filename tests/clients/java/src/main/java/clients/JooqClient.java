@@ -103,7 +103,7 @@ final class JooqClient {
             .column("price", SQLDataType.NUMERIC(8, 2).defaultValue(BigDecimal.ONE))
             .constraints(
                 constraint("book_pk").primaryKey("id"),
-                constraint("book_author").foreignKey("author_id").references(AUTHOR, field(name("id"))).onDeleteCascade(),
+                constraint("book_author").foreignKey(field(name("author_id"))).references(AUTHOR, field(name("id"))).onDeleteCascade(),
                 constraint("book_price").check(field(name("price"), SQLDataType.NUMERIC).ge(BigDecimal.ZERO)))
             .execute();
         jooq.createIndex("book_title").on(BOOK, field(name("title")).desc(), field(name("id"))).execute();
