@@ -108,7 +108,7 @@ final class JooqClient {
             .execute();
         jooq.createIndex("book_title").on(BOOK, field(name("title")).desc(), field(name("id"))).execute();
         jooq.createUniqueIndex("book_free").on(BOOK, field(name("title"))).where(field(name("price")).eq(inline(0))).execute();
-        jooq.createView("jooq_app.dear", "id", "title").as(select(BOOK_ID, TITLE).from(BOOK).where(PRICE.gt(BigDecimal.TEN))).execute();
+        jooq.createView(name("jooq_app", "dear"), name("id"), name("title")).as(select(BOOK_ID, TITLE).from(BOOK).where(PRICE.gt(BigDecimal.TEN))).execute();
         jooq.createSequence(name("jooq_app", "numbers")).startWith(10).incrementBy(5).execute();
         jooq.createType(name("jooq_app", "mood")).asEnum("sad", "ok").execute();
         jooq.createDomain(name("jooq_app", "positive")).as(SQLDataType.INTEGER).execute();

@@ -242,7 +242,7 @@ final class SpringClient {
         same(writers.findDistinctByTextsTitleStartingWith("Ann").get(0).texts.size(), 3, "graph");
         same(writers.totals(2), List.of(new Total("Ann", 3, new BigDecimal("4.50"))), "records");
         same(writers.named("^w[12]$"), List.of("w1", "w2"), "native");
-        var page = writers.findAll(PageRequest.of(1, 7, Sort.by(Sort.Order.desc("age").nullsLast(), Sort.Order.asc("name"))));
+        var page = writers.findAll(PageRequest.of(1, 7, Sort.by(Sort.Order.desc("age"), Sort.Order.asc("name"))));
         same(page.getTotalElements() + " " + page.getContent().get(0).name, "31 w23", "page");
         Specification<Writer> young = (root, query, build) -> build.lessThan(root.get("age"), 3);
         same(writers.count(young.and((root, query, build) -> build.isNotEmpty(root.get("texts")))), 2L, "specification");
