@@ -16,8 +16,14 @@ type Outcome = Result<(), Box<dyn Error>>;
 async fn main() -> Outcome {
     let (host, port) = (var("PGHOST")?, var("PGPORT")?);
     let (user, database) = (var("PGUSER")?, var("PGDATABASE")?);
-    tokio_postgres_client(&format!("host={host} port={port} user={user} dbname={database}")).await?;
-    sqlx_client(&format!("postgres://{user}@{host}:{port}/{database}?sslmode=disable")).await
+    tokio_postgres_client(&format!(
+        "host={host} port={port} user={user} dbname={database}"
+    ))
+    .await?;
+    sqlx_client(&format!(
+        "postgres://{user}@{host}:{port}/{database}?sslmode=disable"
+    ))
+    .await
 }
 
 async fn tokio_postgres_client(config: &str) -> Outcome {
@@ -32,46 +38,91 @@ async fn tokio_postgres_client(config: &str) -> Outcome {
              create table rust_t (id int primary key, k rust_kind, tags text[], data jsonb, n float8)",
         )
         .await?;
-    let insert = client.prepare("insert into rust_t values ($1, $2::text::rust_kind, $3, $4, $5) returning id").await?;
+    let insert = client
+        .prepare("insert into rust_t values ($1, $2::text::rust_kind, $3, $4, $5) returning id")
+        .await?;
     // Without waiting for each other's answers.
     let one = serde_json::json!({"a": [1]});
     let ids = futures_util::future::try_join_all((1..=20).map(|id| {
         let (client, insert, one) = (&client, &insert, &one);
-        async move { client.query_one(insert, &[&id, &"a", &vec!["x", "y,z"], one, &0.5]).await }
+        async move {
+            client
+                .query_one(insert, &[&id, &"a", &vec!["x", "y,z"], one, &0.5])
+                .await
+        }
     }))
     .await?;
     assert_eq!(ids.len(), 20);
-    let row = client.query_one("select tags, data, n, k::text from rust_t where id = any($1)", &[&vec![3, 99]]).await?;
+    let row = client
+        .query_one(
+            "select tags, data, n, k::text from rust_t where id = any($1)",
+            &[&vec![3, 99]],
+        )
+        .await?;
     assert_eq!(row.get::<_, Vec<String>>(0), ["x", "y,z"]);
     assert_eq!(row.get::<_, serde_json::Value>(1), one);
-    let error = client.execute(&insert, &[&3, &"a", &Vec::<String>::new(), &one, &0.5]).await.unwrap_err();
-    assert_eq!(error.as_db_error().and_then(|e| e.constraint()), Some("rust_t_pkey"));
+    let error = client
+        .execute(&insert, &[&3, &"a", &Vec::<String>::new(), &one, &0.5])
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.as_db_error().and_then(|e| e.constraint()),
+        Some("rust_t_pkey")
+    );
 
     let sink = client.copy_in("copy rust_t (id, k) from stdin").await?;
     let mut sink = std::pin::pin!(sink);
     for id in 100..200 {
-        sink.send(format!("{id}\tb\n").into_bytes().into_iter().collect::<bytes::Bytes>()).await?;
+        sink.send(
+            format!("{id}\tb\n")
+                .into_bytes()
+                .into_iter()
+                .collect::<bytes::Bytes>(),
+        )
+        .await?;
     }
     assert_eq!(sink.finish().await?, 100);
-    let out = client.copy_out("copy (select id from rust_t where id >= 100) to stdout").await?;
+    let out = client
+        .copy_out("copy (select id from rust_t where id >= 100) to stdout")
+        .await?;
     let lines: Vec<bytes::Bytes> = out.try_collect().await?;
-    assert_eq!(lines.iter().map(|l| l.iter().filter(|b| **b == b'\n').count()).sum::<usize>(), 100);
+    assert_eq!(
+        lines
+            .iter()
+            .map(|l| l.iter().filter(|b| **b == b'\n').count())
+            .sum::<usize>(),
+        100
+    );
 
     let mut transaction = client.build_transaction().read_only(false).start().await?;
-    let portal = transaction.bind("select id from rust_t order by id", &[]).await?;
+    let portal = transaction
+        .bind("select id from rust_t order by id", &[])
+        .await?;
     assert_eq!(transaction.query_portal(&portal, 7).await?.len(), 7);
-    assert_eq!(transaction.query_portal(&portal, 7).await?[0].get::<_, i32>(0), 8);
+    assert_eq!(
+        transaction.query_portal(&portal, 7).await?[0].get::<_, i32>(0),
+        8
+    );
     let savepoint = transaction.savepoint("s").await?;
     savepoint.execute("delete from rust_t", &[]).await?;
     savepoint.rollback().await?;
     transaction.commit().await?;
-    let all = client.simple_query("select count(*) from rust_t; select 1").await?;
-    assert!(all.iter().any(|m| matches!(m, SimpleQueryMessage::Row(r) if r.get(0) == Some("120"))));
+    let all = client
+        .simple_query("select count(*) from rust_t; select 1")
+        .await?;
+    assert!(
+        all.iter()
+            .any(|m| matches!(m, SimpleQueryMessage::Row(r) if r.get(0) == Some("120")))
+    );
 
-    client.batch_execute("listen rust; notify rust, 'hi'").await?;
+    client
+        .batch_execute("listen rust; notify rust, 'hi'")
+        .await?;
     loop {
         match messages.next().await {
-            Some(tokio_postgres::AsyncMessage::Notification(n)) => break assert_eq!(n.payload(), "hi"),
+            Some(tokio_postgres::AsyncMessage::Notification(n)) => {
+                break assert_eq!(n.payload(), "hi");
+            }
             Some(_) => {}
             None => panic!("no notification"),
         }
@@ -85,7 +136,9 @@ async fn tokio_postgres_client(config: &str) -> Outcome {
     let (slept, cancelled) = futures_util::future::join(asleep, cancelled).await;
     cancelled?;
     assert_eq!(slept.unwrap_err().code().map(|c| c.code()), Some("57014"));
-    client.batch_execute("drop table rust_t; drop type rust_kind").await?;
+    client
+        .batch_execute("drop table rust_t; drop type rust_kind")
+        .await?;
     Ok(())
 }
 
@@ -113,7 +166,8 @@ async fn sqlx_client(url: &str) -> Outcome {
     migrations.run(&pool).await?;
     migrations.run(&pool).await?;
 
-    let insert = "insert into rust_notes (body, mood, tags, data) values ($1, $2, $3, $4) returning *";
+    let insert =
+        "insert into rust_notes (body, mood, tags, data) values ($1, $2, $3, $4) returning *";
     for at in 0..5 {
         let note: Note = sqlx::query_as(insert)
             .bind(format!(" note {at} "))
@@ -126,9 +180,20 @@ async fn sqlx_client(url: &str) -> Outcome {
         assert!(note.id > 0 && note.data.is_some_and(|d| d.0 == [1, at]));
     }
     let bodies = ["x", "y"].map(String::from);
-    let many = "insert into rust_notes (body) select * from unnest($1::text[]) on conflict do nothing";
-    assert_eq!(sqlx::query(many).bind(&bodies[..]).execute(&pool).await?.rows_affected(), 2);
-    let notes: Vec<Note> = sqlx::query_as("select * from rust_notes where mood = $1").bind(Mood::Sad).fetch_all(&pool).await?;
+    let many =
+        "insert into rust_notes (body) select * from unnest($1::text[]) on conflict do nothing";
+    assert_eq!(
+        sqlx::query(many)
+            .bind(&bodies[..])
+            .execute(&pool)
+            .await?
+            .rows_affected(),
+        2
+    );
+    let notes: Vec<Note> = sqlx::query_as("select * from rust_notes where mood = $1")
+        .bind(Mood::Sad)
+        .fetch_all(&pool)
+        .await?;
     assert_eq!(notes[0].mood, Mood::Sad);
     let mut rows = sqlx::query("select id from rust_notes").fetch(&pool);
     let mut count = 0;
@@ -140,17 +205,30 @@ async fn sqlx_client(url: &str) -> Outcome {
 
     let mut transaction = pool.begin().await?;
     let mut inner = transaction.begin().await?;
-    sqlx::query("delete from rust_notes").execute(&mut *inner).await?;
+    sqlx::query("delete from rust_notes")
+        .execute(&mut *inner)
+        .await?;
     inner.rollback().await?;
     transaction.commit().await?;
-    let error = sqlx::query("insert into rust_notes (body) values ('x')").execute(&pool).await.unwrap_err();
-    assert!(error.as_database_error().is_some_and(|e| e.is_unique_violation()));
+    let error = sqlx::query("insert into rust_notes (body) values ('x')")
+        .execute(&pool)
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .as_database_error()
+            .is_some_and(|e| e.is_unique_violation())
+    );
 
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen("rust_news").await?;
-    sqlx::query("select pg_notify('rust_news', 'hi')").execute(&pool).await?;
+    sqlx::query("select pg_notify('rust_news', 'hi')")
+        .execute(&pool)
+        .await?;
     assert_eq!(listener.recv().await?.payload(), "hi");
-    let mut copy = pool.copy_in_raw("copy rust_notes (body) from stdin").await?;
+    let mut copy = pool
+        .copy_in_raw("copy rust_notes (body) from stdin")
+        .await?;
     copy.send("copied\n".as_bytes()).await?;
     assert_eq!(copy.finish().await?, 1);
     drop(listener);
