@@ -4,12 +4,12 @@
     tests/clients/suites.py sqlalchemy SOURCE --braid target/debug/braid
     tests/clients/suites.py django SOURCE --postgres /usr/lib/postgresql/15/bin -- schema queries
     tests/clients/suites.py pgx SOURCE --braid target/debug/braid -- ./pgtype/...
-    tests/clients/suites.py pgjdbc SOURCE --braid target/debug/braid -- -c org.postgresql.test.jdbc2.BatchExecuteTest
+    tests/clients/suites.py pgjdbc SOURCE --braid target/debug/braid -- -c NAME.OF.CLASS
 
 SOURCE is the unpacked source of the client, in the version that is installed for this Python,
 beside pytest (Django needs none) and psycopg 3. pgx wants go; pgjdbc wants Maven, which fetches the
-driver of the version that DRIVER names, and JUnit. What stands behind `--` goes to the suite's runner
-in place of what it runs by itself. The servers are started, and ended, by this program.
+driver of the version that DRIVER names, and JUnit. What stands behind `--` goes to the suite's
+runner in place of what it runs by itself. The servers are started, and ended, by this program.
 """
 
 import argparse

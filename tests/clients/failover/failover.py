@@ -111,7 +111,8 @@ def round_of(cluster, command, how):
     with cluster.connect() as connection:
         connection.execute("drop table if exists failover_row, failover_account")
         connection.execute(
-            "create table failover_row (name text, worker int, n int, primary key (name, worker, n))"
+            "create table failover_row "
+            "(name text, worker int, n int, primary key (name, worker, n))"
         )
         connection.execute("create table failover_account (id int primary key, n int)")
         connection.execute("insert into failover_account select i, 0 from generate_series(0, 99) i")
@@ -172,7 +173,9 @@ def main():
                 told = [round_of(cluster, command, how) for _ in range(args.rounds)]
                 for program in ["there", "elsewhere"]:
                     ones = [one[program] for one in told]
-                    errors = sum((collections.Counter(one["errors"]) for one in ones), collections.Counter())
+                    errors = collections.Counter()
+                    for one in ones:
+                        errors.update(one["errors"])
                     longest = [time for one in ones for time in one["longest_ms"]]
                     print(
                         f"{name}, {how}, {program}: {sum(one['committed'] for one in ones)}, "

@@ -31,7 +31,8 @@ def scrape():
         if exporter.poll() is not None:
             raise SystemExit(exporter.stderr.read())
         try:
-            return urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
+            where = f"http://127.0.0.1:{port}/metrics"
+            return urllib.request.urlopen(where, timeout=30).read().decode()
         except OSError:
             time.sleep(0.05)
     raise SystemExit("it does not listen")

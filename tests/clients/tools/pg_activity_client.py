@@ -55,14 +55,14 @@ def server(data):
 
 def screen():
     program = str(Path(sys.executable).parent / "pg_activity")
-    where = ["-h", ADDRESS["host"], "-p", str(ADDRESS["port"]), "-U", ADDRESS["user"], "-d", DATABASE]
+    where = ["-h", ADDRESS["host"], "-p", str(ADDRESS["port"]), "-U", ADDRESS["user"]]
     with tempfile.TemporaryDirectory() as home:
         env = os.environ | {"TERM": "xterm", "HOME": home, "XDG_CONFIG_HOME": home}
-        shown = pexpect.spawn(program, where, env=env, timeout=30, dimensions=(50, 200))
+        shown = pexpect.spawn(program, [*where, "-d", DATABASE], env=env, timeout=30, dimensions=(50, 200))
         # F1 to F3 and their letters: running, waiting, blocking.
-        for key, wanted in [("", "RUNNING QUERIES"), ("2", "WAITING QUERIES"), ("3", "BLOCKING QUERIES")]:
+        for key, wanted in [("", "RUNNING"), ("2", "WAITING"), ("3", "BLOCKING")]:
             shown.send(key)
-            shown.expect(wanted)
+            shown.expect(f"{wanted} QUERIES")
         shown.send("q")
         shown.expect(pexpect.EOF)
 

@@ -20,7 +20,8 @@ comment on schema cli is 'of pgcli';
 create type cli.mood as enum ('sad', 'ok');
 create domain cli.positive as int check (value > 0);
 create table cli.person (id bigserial primary key, name varchar(40) not null unique, mood cli.mood);
-create table cli.pet (owner bigint references cli.person on delete cascade, name text, n cli.positive);
+create table cli.pet (
+    owner bigint references cli.person on delete cascade, name text, n cli.positive);
 create index pet_name on cli.pet (lower(name)) where owner is not null;
 create view cli.sad as select * from cli.person where mood = 'sad';
 create materialized view cli.pets as select count(*) as n from cli.pet;

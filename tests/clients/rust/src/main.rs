@@ -35,7 +35,8 @@ async fn tokio_postgres_client(config: &str) -> Outcome {
         .batch_execute(
             "drop table if exists rust_t; drop type if exists rust_kind;
              create type rust_kind as enum ('a', 'b');
-             create table rust_t (id int primary key, k rust_kind, tags text[], data jsonb, n float8)",
+             create table rust_t (id int primary key, k rust_kind, tags text[], data jsonb,
+                                  n float8)",
         )
         .await?;
     let insert = client
@@ -160,7 +161,8 @@ struct Note {
 
 async fn sqlx_client(url: &str) -> Outcome {
     let pool = PgPoolOptions::new().max_connections(4).connect(url).await?;
-    let clean = "drop table if exists rust_notes, _sqlx_migrations; drop function if exists rust_touch; drop type if exists rust_mood";
+    let clean = "drop table if exists rust_notes, _sqlx_migrations;
+                 drop function if exists rust_touch; drop type if exists rust_mood";
     sqlx::raw_sql(clean).execute(&pool).await?;
     let migrations = sqlx::migrate!();
     migrations.run(&pool).await?;
