@@ -140,14 +140,28 @@ class Run:
     def __init__(self, options):
         self.options = options
         self.folder = options.source / "src/test/regress"
-        self.environment = {"PG_ABS_SRCDIR": str(self.folder), "PG_DLSUFFIX": ".so"}
-        self.environment |= {"PG_LIBDIR": str(self.folder), "PG_ABS_BUILDDIR": str(self.folder)}
+        # Where each side may write files.
+        self.written = tempfile.TemporaryDirectory(prefix="peers-written-")
+        self.environment = [self.environment_of(side) for side in ("ours", "theirs")]
         self.postgres = PostgresSide(options.postgres)
         if options.check_runner:
             self.braid = PostgresSide(options.postgres)
         else:
             self.braid = BraidSide(options.braid, options.braid_options)
         self.parameters = self.accepted_parameters()
+
+    def environment_of(self, side):
+        written = Path(self.written.name) / side
+        (written / "results").mkdir(parents=True)
+        for folder in (written.parent, written, written / "results"):
+            folder.chmod(0o777)
+        source = str(self.folder)
+        return {
+            "PG_ABS_SRCDIR": source,
+            "PG_DLSUFFIX": ".so",
+            "PG_LIBDIR": source,
+            "PG_ABS_BUILDDIR": str(written),
+        }
 
     def set_up(self):
         """Runs test_setup, and keeps what it leaves on both sides."""
@@ -201,6 +215,7 @@ class Run:
     def stop(self):
         for side in (self.braid, self.postgres):
             side.stop()
+        self.written.cleanup()
 
 
 def reason_of(verdict, known):

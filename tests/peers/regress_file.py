@@ -45,8 +45,8 @@ SILENT = {
     "p",
     "reset",
 }
-COPY_FILE = re.compile(r"(?is)\s*(copy\s.+?\sfrom\s+)'([^']+)'(.*)$")
-PSQL_COPY = re.compile(r"(?is)\s*(.+?)\s+from\s+(stdin|'[^']+'|\S+)(.*)$")
+TO_CLIENT = re.compile(r"(?i)\sto\s+stdout\b")
+PSQL_COPY = re.compile(r"(?is)\s*(?!\()(.+?)\s+from\s+(stdin|'[^']+'|\S+)(.*)$")
 
 
 @dataclass
@@ -68,6 +68,7 @@ class Script:
         self.connect = connect
         self.recover = recover
         self.reader = psql_script.Reader(path.read_text(encoding="utf-8", errors="replace"))
+        # On each side, as the variables.
         self.environment = environment
         # Variables of psql, on each side; Braid's first.
         self.variables = ({}, {})
@@ -122,22 +123,9 @@ class Script:
         if source.taken():
             self.reader.at = source.at
         self.add(line, theirs, kind, what, left, right)
-        if kind == peer_compare.REFUSED and COPY_FILE.match(theirs):
-            self.load(theirs)
         if peer_compare.CRASH in (left.kind, right.kind) or self.pair.braid.broken():
             self.begin_anew(left)
         return left, right
-
-    def load(self, text):
-        """Loads a file that Braid does not read itself, so that later statements find its rows."""
-        head, name, tail = COPY_FILE.match(text).groups()
-        try:
-            with open(name, "rb") as file:
-                data = file.read()
-        except OSError:
-            return
-        for session in (self.pair.braid, self.pair.postgres):
-            session.one(f"{head} stdin {tail}", lambda: data)
 
     def begin_anew(self, left):
         """After a crash or a hang that nothing ends: new sessions, with a Braid that lives."""
@@ -169,20 +157,24 @@ class Script:
         if item.command in ("q", "quit"):
             return "quit"
         if item.command == "set" and words:
-            for variables in self.variables:
-                variables[words[0]] = "".join(words[1:])
+            ours = psql_script.arguments(item.arguments, collections.ChainMap(*self.variables))
+            for variables, given in zip(self.variables, (ours, words)):
+                variables[words[0]] = "".join(given[1:])
         elif item.command == "unset":
             for variables in self.variables:
                 variables.pop(words[0], None)
         elif item.command == "getenv":
-            value = self.environment.get(words[1], os.environ.get(words[1]))
-            for variables in self.variables:
+            for variables, environment in zip(self.variables, self.environment):
+                value = environment.get(words[1], os.environ.get(words[1]))
                 if value is not None:
                     variables[words[0]] = value
         elif item.command in ("c", "connect") and set(words) <= {"-"}:
             self.begin_anew(peer_session.Answer("done"))
         elif item.command == "copy" and PSQL_COPY.match(item.arguments):
             self.copy(item)
+        elif item.command == "copy" and TO_CLIENT.search(item.arguments):
+            ours, theirs = self.texts(f"copy {item.arguments}")
+            self.send(item.line, ours, theirs)
         else:
             self.add(item.line, f"\\{item.command} {item.arguments}", SKIPPED)
         return None

@@ -61,6 +61,13 @@ pub(crate) fn encode_value(v: &DatumRef<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// How many bytes a value takes in a row; of NULL none, but for its bit.
+pub fn stored_bytes(value: DatumRef<'_>) -> usize {
+    let mut bytes = Vec::new();
+    encode_value(&value, &mut bytes);
+    bytes.len()
+}
+
 fn put_variable(bytes: &[u8], out: &mut Vec<u8>) {
     if bytes.len() < LONG {
         out.push(bytes.len() as u8);

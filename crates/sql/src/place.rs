@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Spanned, Visit, Visitor};
-use sqlparser::tokenizer::{Location, Span, Token, Tokenizer};
+use sqlparser::tokenizer::{Location, Span, Token};
 
 use crate::bind::names;
 use crate::parse;
@@ -236,10 +236,7 @@ fn after_blanks(text: &str) -> &str {
 }
 
 fn literal(sql: &str, value: &str) -> Option<Location> {
-    let dialect = parse::dialect();
-    let tokens = Tokenizer::new(&dialect, sql)
-        .tokenize_with_location()
-        .ok()?;
+    let tokens = parse::tokens_of(sql).ok()?;
     let found = tokens.into_iter().find(|t| match &t.token {
         Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s) => s == value,
         Token::SingleQuotedByteStringLiteral(s) | Token::HexStringLiteral(s) => s == value,

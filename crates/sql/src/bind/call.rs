@@ -258,6 +258,9 @@ impl Binder<'_> {
         if let Some(found) = self.range_call(name, &args)? {
             return Ok(found);
         }
+        if let Some(found) = self.stored(name, &args)? {
+            return Ok(found);
+        }
         if let ("age", [transaction]) = (name, &args[..])
             && transaction.ty == SqlType::Xid
         {
@@ -396,30 +399,26 @@ impl Binder<'_> {
     }
 
     fn concat_all(&self, func: PureFunc, args: Vec<Typed>) -> Result<Typed> {
-        let args = args
-            .into_iter()
-            .map(|a| {
-                // Booleans come in the form of output, not in that of their cast to text.
-                if a.ty == SqlType::Bool {
-                    return Ok(letter(a.expr));
-                }
-                // Their casts to text are other forms, too.
-                if matches!(a.ty, SqlType::Inet | SqlType::Cidr) {
-                    return self.as_written(a);
-                }
-                // With its padding.
-                if a.ty == SqlType::Char {
-                    return Ok(a.expr);
-                }
-                Ok(self
-                    .coerce(a, SqlType::Text, -1, CastContext::Assignment)?
-                    .expr)
-            })
-            .collect::<Result<_>>()?;
+        let args = args.into_iter().map(|a| self.output(a));
+        let args = args.collect::<Result<_>>()?;
         Ok(Typed::new(
             Expr::Call(Func::Pure(func), args),
             SqlType::Text,
         ))
+    }
+
+    /// A value as text in the form of output, which for some types is not that of their cast.
+    pub fn output(&self, value: Typed) -> Result<Expr> {
+        match value.ty {
+            SqlType::Bool => Ok(letter(value.expr)),
+            SqlType::Inet | SqlType::Cidr => self.as_written(value),
+            // With its padding.
+            SqlType::Char => Ok(value.expr),
+            _ => {
+                let text = self.coerce(value, SqlType::Text, -1, CastContext::Assignment)?;
+                Ok(text.expr)
+            }
+        }
     }
 }
 

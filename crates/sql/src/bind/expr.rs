@@ -649,6 +649,7 @@ impl Binder<'_> {
             }
             UnaryOperator::BitwiseNot => self.complement(self.expr(e)?),
             UnaryOperator::PGAbs => self.call("abs", vec![self.expr(e)?]),
+            UnaryOperator::PGCubeRoot => self.call("cbrt", vec![self.expr(e)?]),
             UnaryOperator::PGSquareRoot => self.call("sqrt", vec![self.expr(e)?]),
             other => Err(Error::unsupported(format!("operator {other}"))),
         }

@@ -33,6 +33,7 @@ mod routines;
 pub mod sight;
 pub mod similar;
 mod simplify;
+mod stored;
 mod temporal;
 mod user_call;
 mod user_cast;

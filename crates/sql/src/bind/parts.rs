@@ -341,7 +341,6 @@ pub fn literal(value: &Value) -> Result<Typed> {
         Value::Number(text, _) => number(text)?,
         Value::SingleQuotedString(s)
         | Value::EscapedStringLiteral(s)
-        | Value::UnicodeStringLiteral(s)
         | Value::NationalStringLiteral(s) => {
             Typed::literal(Datum::Text(s.clone()), SqlType::Unknown)
         }

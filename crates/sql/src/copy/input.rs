@@ -32,13 +32,14 @@ use crate::types::SqlType;
 /// Characters of a line or value shown with an error, as PostgreSQL has it.
 const MAX_SHOWN_CHARS: usize = 100;
 
-/// A COPY FROM STDIN under way.
+/// A COPY FROM under way.
 pub struct CopyIn {
     lines: Lines,
     /// In their place, if the data is binary.
     binary: Option<binary::Rows>,
     input: Input,
-    bulk: BulkRows,
+    /// None of a view, whose rows its triggers take.
+    bulk: Option<BulkRows>,
     /// Encoding of the data.
     encoding: Encoding,
     /// The statement's time runs until its data ends.
@@ -108,7 +109,7 @@ impl CopyIn {
                     Err(Error::new("42809", message))
                 }
                 Relation::Table(table) => Ok(Some(table.clone())),
-                Relation::View(view) => Err(into_view(view)),
+                Relation::View(view) => into_view(view).map(Some),
                 _ => Ok(None),
             })?
             .ok_or_else(|| names::no_relation(name))?;
@@ -157,7 +158,10 @@ impl CopyIn {
         Ok(CopyIn {
             lines: Lines::new(o),
             binary: o.binary.then(binary::Rows::new),
-            bulk: BulkRows::new(&table),
+            bulk: match core.dict().view_by_oid(table.oid) {
+                None => Some(BulkRows::new(&table)),
+                Some(_) => None,
+            },
             encoding: o.encoding.unwrap_or(core.io.encoding),
             timer: None,
             work: LongOp::begin("Copy", About::Object(table.segment), 0, "Rows"),
@@ -190,7 +194,7 @@ impl CopyIn {
         }
     }
 
-    fn take(&mut self, core: &mut Core, data: &[u8]) -> Result<()> {
+    pub(super) fn take(&mut self, core: &mut Core, data: &[u8]) -> Result<()> {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
         self.work.set(self.rows);
         if let Some(rows) = &mut self.binary {
@@ -219,7 +223,7 @@ impl CopyIn {
         loop {
             match rows.next(self.input.targets.len()) {
                 Ok(true) => {
-                    let made = self.input.binary_row(core, rows, &mut self.bulk)?;
+                    let made = self.input.binary_row(core, rows, self.bulk.as_mut())?;
                     self.rows += u64::from(made);
                 }
                 Ok(false) => return Ok(()),
@@ -254,12 +258,12 @@ impl CopyIn {
             let e = Error::new("22P04", "end-of-copy marker corrupt");
             return Err(self.input.at(e, number));
         }
-        let made = self.input.row(core, line, number, &mut self.bulk)?;
+        let made = self.input.row(core, line, number, self.bulk.as_mut())?;
         self.rows += u64::from(made);
         Ok(())
     }
 
-    fn finish(&mut self, core: &mut Core) -> Result<u64> {
+    pub(super) fn finish(&mut self, core: &mut Core) -> Result<u64> {
         if self.lines.in_quote() {
             let e = Error::new("22P04", "unterminated CSV quoted field");
             let line = self.lines.unfinished();
@@ -273,9 +277,10 @@ impl CopyIn {
             let end = rows.end();
             end.map_err(|wrong| self.input.of_field(wrong, rows.number()))?;
         }
-        self.bulk
-            .finish(&self.input.table, core)
-            .map_err(|(e, line)| self.input.at(e, line))?;
+        if let Some(bulk) = &mut self.bulk {
+            let done = bulk.finish(&self.input.table, core);
+            done.map_err(|(e, line)| self.input.at(e, line))?;
+        }
         triggers::statement(core, &self.input.table, Cause::of(Op::Insert), false)?;
         foreign::fire(core)?;
         Ok(self.rows)
@@ -289,7 +294,7 @@ impl Input {
         core: &mut Core,
         line: &[u8],
         number: u64,
-        bulk: &mut BulkRows,
+        bulk: Option<&mut BulkRows>,
     ) -> Result<bool> {
         // Before anything is made of it: bytes that were escaped are looked at below.
         let plain = pgtype::utf8(line).map_err(|e| self.at(e, number))?;
@@ -336,7 +341,7 @@ impl Input {
         &mut self,
         core: &mut Core,
         rows: &binary::Rows,
-        bulk: &mut BulkRows,
+        bulk: Option<&mut BulkRows>,
     ) -> Result<bool> {
         let mut values = recycle_values(std::mem::take(&mut self.values));
         values.resize(self.table.columns.len(), Val::NULL);
@@ -366,7 +371,7 @@ impl Input {
         values: &mut [Val<'v>],
         refs: Vec<DatumRef<'static>>,
         (line, number): (Option<&[u8]>, u64),
-        bulk: &mut BulkRows,
+        bulk: Option<&mut BulkRows>,
     ) -> Result<Stored> {
         for (at, e) in &self.defaults {
             values[*at] = e.eval(&Env::EMPTY, core)?;
@@ -385,6 +390,12 @@ impl Input {
                 return Ok((false, recycle(refs)));
             }
         }
+        let Some(bulk) = bulk else {
+            let cause = Cause::of(Op::Insert);
+            triggers::instead_of(core, &self.table, cause, None, Some(&refs))
+                .map_err(|e| self.placed(e, line, number))?;
+            return Ok((true, recycle(refs)));
+        };
         match triggers::before_row(core, &self.table, Cause::of(Op::Insert), None, Some(&refs))
             .map_err(|e| self.placed(e, line, number))?
         {
@@ -486,13 +497,14 @@ impl Input {
     }
 }
 
-fn into_view(view: &View) -> Error {
+/// A view as the table whose rows its triggers take.
+fn into_view(view: &Arc<View>) -> Result<Arc<Table>> {
     if view.triggers.iter().any(|t| t.is_instead(Op::Insert)) {
-        return Error::unsupported("COPY into a view with triggers");
+        return Ok(Arc::new(view.as_table()));
     }
     let message = format!("cannot copy to view \"{}\"", view.name);
     let hint = "To enable copying to a view, provide an INSTEAD OF INSERT trigger.";
-    Error::new("42809", message).hint(hint)
+    Err(Error::new("42809", message).hint(hint))
 }
 
 /// Reads a field that is not NULL. Values of the common types are made where they stay: one that is handed on through a `Result<Val>` is copied in other pieces

@@ -256,6 +256,10 @@ impl Fields {
                 }
             }
             let null = &line[raw_start..at] == options.null.as_bytes();
+            if null {
+                // What it would stand for is no matter.
+                self.text.truncate(from);
+            }
             self.ranges.push((!null).then_some((from, self.text.len())));
             if at >= line.len() {
                 return;

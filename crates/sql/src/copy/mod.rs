@@ -1,6 +1,7 @@
-//! COPY FROM STDIN and TO STDOUT, in text, CSV and binary.
+//! COPY from and to the client, and files of the server, in text, CSV and binary.
 
 mod binary;
+pub(crate) mod file;
 mod filter;
 mod input;
 mod lines;

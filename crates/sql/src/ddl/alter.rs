@@ -138,6 +138,14 @@ pub(super) fn stored(operation: &AlterTableOperation) -> Option<StorageChange> {
     }
 }
 
+fn of_identity(table: &Table, column: &str) -> Error {
+    let message = format!(
+        "column \"{column}\" of relation \"{}\" is an identity column",
+        table.name
+    );
+    Error::new("42601", message)
+}
+
 /// Refuses what a materialized view cannot be changed by.
 fn refuse_materialized(table: &Table, operations: &[AlterTableOperation]) -> Result<()> {
     use AlterTableOperation::{OwnerTo, RenameColumn, RenameTable};
@@ -937,6 +945,16 @@ fn alter_column(
         AlterColumnOperation::SetNotNull => {
             require_not_null(core, table, at)?;
             table.columns[at].not_null = true;
+        }
+        AlterColumnOperation::DropNotNull if table.columns[at].identity.is_some() => {
+            return Err(of_identity(table, name));
+        }
+        AlterColumnOperation::SetDefault { .. } if table.columns[at].identity.is_some() => {
+            return Err(of_identity(table, name));
+        }
+        AlterColumnOperation::DropDefault if table.columns[at].identity.is_some() => {
+            let hint = "Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.";
+            return Err(of_identity(table, name).hint(hint));
         }
         AlterColumnOperation::DropNotNull => {
             if table

@@ -88,6 +88,7 @@ pub fn alter(core: &mut Core, next: &mut UserType, change: &AttributeChange) -> 
             if place(&composite.attributes, to).is_some() {
                 return Err(taken(&name, to));
             }
+            refuse_constrained(core, oid)?;
             composite.attributes[at].name.clone_from(to);
         }
         AttributeChange::Add(attribute, ty) => {
@@ -149,8 +150,29 @@ fn holds(core: &Core, ty: u32, within: u32) -> bool {
     ty.is_some_and(|ty| dict.types_with(within).contains(&ty))
 }
 
+/// Refuses other attributes of a type while domains over it have conditions: these name attributes
+/// in a text.
+fn refuse_constrained(core: &Core, oid: u32) -> Result<()> {
+    let dict = core.dict();
+    for ty in dict.types_with(oid) {
+        for domain in dict.domains_over(ty) {
+            let found = dict.user_type_by_oid(domain);
+            let found = found.filter(|t| t.domain.as_ref().is_some_and(|d| !d.checks.is_empty()));
+            if let Some(domain) = found {
+                let what = format!(
+                    "ALTER TYPE of attributes while domain {} over them has a constraint",
+                    domain.name
+                );
+                return Err(Error::unsupported(what));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Refuses another number of fields while there are rows of a type.
 fn refuse_used(core: &Core, oid: u32) -> Result<()> {
+    refuse_constrained(core, oid)?;
     let dict = core.dict();
     for ty in dict.types_with(oid) {
         if let Some((table, at)) = dict.columns_of_type(ty).first() {

@@ -43,9 +43,13 @@ fn create(core: &mut Core, new: &CreateDomain) -> Result<()> {
         let message = format!("\"{}\" is not a valid base type for a domain", base.name());
         return Err(Error::new("42804", message));
     }
-    if let SqlType::Composite(_) = base.element().unwrap_or(base) {
-        let what = format!("a domain over {}", base.name());
-        return Err(Error::unsupported(what));
+    if let SqlType::Composite(row) = base.element().unwrap_or(base) {
+        let dict = core.dict();
+        let made = dict.user_type_by_oid(row.def().oid);
+        if made.is_none_or(|t| t.composite.is_none()) {
+            let what = format!("a domain over {}", base.name());
+            return Err(Error::unsupported(what));
+        }
     }
     if let Some(collation) = &new.collation {
         check_collation(collation, base)?;

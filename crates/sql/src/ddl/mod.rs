@@ -7,6 +7,7 @@
 //! - What a name means, and whether it means anything, is decided by the look-up after the lock.
 //! - Segments that a transaction drops are freed after its commit; those it makes are freed by its rollback.
 
+pub mod absent;
 pub mod alter;
 pub mod alter_function;
 pub mod analyze;

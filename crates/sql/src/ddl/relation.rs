@@ -257,43 +257,56 @@ fn rename_column(core: &mut Core, found: &Relation, from: &str, to: &str) -> Res
     core.define(Object::View(Arc::new(next)))
 }
 
-/// Puts a relation into another schema, and with a table its indexes and the sequences of its
-/// columns.
-/// SET LOGGED and SET UNLOGGED: what the catalogs say of a table.
+/// SET LOGGED and SET UNLOGGED: what the catalogs say of a table or sequence.
 fn set_logged(core: &mut Core, found: &Relation, name: &Qualified, logged: bool) -> Result<()> {
-    let table = match found {
-        Relation::Table(table) if table.materialized.is_none() => table,
-        other => {
-            let kind = match other {
-                Relation::Table(_) => "materialized views",
-                Relation::View(_) => "views",
-                Relation::Index(..) => "indexes",
-                Relation::Sequence(_) => {
-                    return Err(Error::unsupported(
-                        "SET LOGGED and SET UNLOGGED of sequences",
-                    ));
-                }
-            };
-            let set = if logged { "LOGGED" } else { "UNLOGGED" };
-            let name = &name.name;
-            let message =
-                format!("ALTER action SET {set} cannot be performed on relation \"{name}\"");
-            let detail = format!("This operation is not supported for {kind}.");
-            return Err(Error::new("42809", message).detail(detail));
+    let kind = match found {
+        Relation::Table(table) if table.materialized.is_none() => {
+            refuse_if_temporary(core, table.schema, &table.name)?;
+            for sequence in core.dict().owned_sequences(table.oid) {
+                set_persistence(core, &sequence, None)?;
+            }
+            let mut next = Table::clone(table);
+            next.unlogged = !logged;
+            return core.define(Object::Table(Arc::new(next.finish()?)));
         }
+        Relation::Sequence(sequence) => {
+            refuse_if_temporary(core, sequence.schema, &sequence.name)?;
+            return set_persistence(core, sequence, Some(!logged));
+        }
+        Relation::Table(_) => "materialized views",
+        Relation::View(_) => "views",
+        Relation::Index(..) => "indexes",
     };
-    if core.dict().is_temporary(table.schema) {
-        let message = format!(
-            "cannot change logged status of table \"{}\" because it is temporary",
-            table.name
-        );
-        return Err(Error::new("42P16", message));
-    }
-    let mut next = Table::clone(table);
-    next.unlogged = !logged;
-    core.define(Object::Table(Arc::new(next.finish()?)))
+    let set = if logged { "LOGGED" } else { "UNLOGGED" };
+    let name = &name.name;
+    let message = format!("ALTER action SET {set} cannot be performed on relation \"{name}\"");
+    let detail = format!("This operation is not supported for {kind}.");
+    Err(Error::new("42809", message).detail(detail))
 }
 
+fn set_persistence(core: &mut Core, sequence: &Sequence, unlogged: Option<bool>) -> Result<()> {
+    match sequence.unlogged == unlogged {
+        true => Ok(()),
+        false => core.define(Object::Sequence(Arc::new(Sequence {
+            unlogged,
+            ..sequence.clone()
+        }))),
+    }
+}
+
+fn refuse_if_temporary(core: &Core, schema: u32, name: &str) -> Result<()> {
+    match core.dict().is_temporary(schema) {
+        false => Ok(()),
+        true => {
+            let message =
+                format!("cannot change logged status of table \"{name}\" because it is temporary");
+            Err(Error::new("42P16", message))
+        }
+    }
+}
+
+/// Puts a relation into another schema, and with a table its indexes and the sequences of its
+/// columns.
 fn set_schema(core: &mut Core, found: &Relation, to: &str) -> Result<()> {
     let target = Qualified {
         schema: Some(to.to_string()),

@@ -116,6 +116,7 @@ pub fn define(
         cycle: false,
         segment: 0,
         order: false,
+        unlogged: None,
         comment: None,
         owner: None,
         role,
@@ -124,6 +125,24 @@ pub fn define(
     core.give_defaults(Kind::Sequence, sequence.oid, role, schema)?;
     sequence.header = core.engine.create_sequence(object, &params(&sequence))?.0;
     Ok(sequence)
+}
+
+/// Refuses another owner of a sequence that belongs to an identity column.
+fn keep_owner(core: &Core, s: &Sequence) -> Result<()> {
+    let dict = core.dict();
+    let owner = s.owner.and_then(|(table, column)| {
+        let table = dict.table_by_oid(table)?;
+        table.columns.get(column)?.identity?;
+        Some(table.name.clone())
+    });
+    match owner {
+        None => Ok(()),
+        Some(table) => {
+            let message = "cannot change ownership of identity sequence";
+            let detail = format!("Sequence \"{}\" is linked to table \"{table}\".", s.name);
+            Err(Error::new("0A000", message).detail(detail))
+        }
+    }
 }
 
 /// What the engine keeps in the sequence's own block.
@@ -191,9 +210,11 @@ fn apply(
             SequenceOption::Cache(n) => s.cache = *n,
             SequenceOption::Cycle(c) => s.cycle = *c,
             SequenceOption::OwnedBy(owner) => {
+                keep_owner(core, s)?;
                 s.owner = owner.as_ref().map(|o| find_owner(core, o)).transpose()?
             }
             SequenceOption::Order(order) => s.order = *order,
+            SequenceOption::Logged(logged) => s.unlogged = Some(!logged),
             SequenceOption::Increment(_)
             | SequenceOption::Type(_)
             | SequenceOption::Restart(_)

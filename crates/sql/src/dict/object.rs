@@ -316,6 +316,9 @@ pub struct Sequence {
     /// ORDER: values are given out in the order of their requests, also across instances.
     #[serde(default)]
     pub order: bool,
+    /// UNLOGGED or LOGGED, kept to be shown; `None`: as the table is that it goes with.
+    #[serde(default)]
+    pub unlogged: Option<bool>,
     /// Table and column (from 0) it is dropped with.
     #[serde(default)]
     pub owner: Option<(u32, usize)>,

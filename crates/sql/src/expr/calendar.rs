@@ -252,8 +252,8 @@ fn part(field: &str, local: i64, offset_s: i64, zoned: bool) -> Option<Part> {
             });
         }
         "timezone" if zoned => offset_s,
-        "timezone_hour" if zoned => offset_s / 3600,
-        "timezone_minute" if zoned => offset_s / 60 % 60,
+        "timezone_hour" | "timezone_h" if zoned => offset_s / 3600,
+        "timezone_minute" | "timezone_m" if zoned => offset_s / 60 % 60,
         _ => return part_of_day(field, days).map(|n| Part::Scaled(n, 0)),
     };
     Some(Part::Scaled(value.into(), digits(field)))

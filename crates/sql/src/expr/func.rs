@@ -14,6 +14,7 @@ use super::oracle::OracleFunc;
 use super::ranges::RangeFunc;
 use super::routines::{self, Routine};
 use super::sizes::{self, SizeFunc};
+use super::stored::{self, Stored};
 use super::trigonometry::Angle;
 use super::variadic::Spread;
 use super::words::{self, WordFunc};
@@ -171,6 +172,7 @@ pub enum PureFunc {
     Word(WordFunc),
     Collated(Collated),
     Size(SizeFunc),
+    Stored(Stored),
     /// Two spans of time, by their ends.
     Overlaps,
     /// `log(base, number)`.
@@ -255,6 +257,7 @@ impl Func {
             Func::Pure(Made(MadeFunc::DateFromText | MadeFunc::NumberFromText)) => false,
             Func::Pure(PureFunc::Json(func)) => func.is_immutable(),
             Func::Pure(PureFunc::Routine(routine)) => !routine.is_stable(),
+            Func::Pure(PureFunc::Stored(func)) => func.is_immutable(),
             Func::Pure(PureFunc::Spread(_, of)) => {
                 !of.has_styles() && !matches!(of, SqlType::Reg(_) | SqlType::Composite(_))
             }
@@ -432,6 +435,9 @@ impl PureFunc {
         }
         if let PureFunc::Size(func) = self {
             return sizes::call(func, values);
+        }
+        if let PureFunc::Stored(func) = self {
+            return stored::call(func, values[0].get(), calls.io());
         }
         if let PureFunc::ToChar = self {
             return super::to_char::call(values, calls.io());

@@ -43,6 +43,7 @@ pub mod sha;
 mod similar;
 mod sizes;
 pub mod spans;
+pub mod stored;
 mod text;
 mod to_char;
 mod to_char_number;

@@ -1,27 +1,29 @@
-//! Regular expressions: PostgreSQL's (Tcl's "advanced" ones) translated for the engine that we
-//! have.
+//! Regular expressions: PostgreSQL's (Tcl's "advanced" ones).
 //!
 //! A match begins as far to the left as it can, and of those that begin there the longest counts,
-//! as POSIX has it. So the end is found by an automaton that looks for the longest match; groups,
-//! which that does not know, by the engine that backtracks, as long as both agree where the match
-//! ends.
-//!
-//! **Invariant.** A pattern that would mean something else after the translation is refused with
-//! 0A000: references back, looking ahead and behind, collating elements.
+//! unless the pattern prefers short ones. Where automata of a library can tell ([`render`]), they
+//! do: whether there is a match, and which one, if no part prefers short ones. For the rest, and for
+//! groups, patterns are taken apart as PostgreSQL does it ([`parts`], [`dissect`]).
 
-mod translate;
+mod dissect;
+mod parts;
+mod program;
+mod render;
+mod syntax;
+#[cfg(test)]
+mod tests;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::meta::{Config, Regex as Engine};
-use regex_automata::util::captures::Captures;
-use regex_automata::util::syntax;
+use regex_automata::util::syntax::Config as Syntax;
 use regex_automata::{Anchored, Input, MatchKind};
 
 use crate::error::{Error, Result};
-use translate::Translator;
+use parts::Part as Tree;
+use program::Text;
 
 /// Compiled patterns that a thread keeps.
 const KEPT: usize = 32;
@@ -36,7 +38,7 @@ thread_local! {
 }
 
 /// What the flags of a function, or the operator, ask for.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Flags {
     pub fold_case: bool,
     /// `.` and `[^..]` do not match a newline.
@@ -44,12 +46,23 @@ pub struct Flags {
     /// `^` and `$` match at newlines.
     pub anchors_at_newline: bool,
     pub everywhere: bool,
+    /// Blanks and comments mean nothing.
+    pub expanded: bool,
+    /// The pattern is a text to be found as it is.
+    pub literal: bool,
 }
 
 impl Flags {
     /// The last argument of `regexp_replace` and its kin.
     pub fn parse(text: &str) -> Result<Flags> {
         let mut flags = Flags::default();
+        flags.add(text)?;
+        Ok(flags)
+    }
+
+    /// What is not mentioned stays.
+    fn add(&mut self, text: &str) -> Result<()> {
+        let flags = self;
         for c in text.chars() {
             match c {
                 'g' => flags.everywhere = true,
@@ -59,8 +72,10 @@ impl Flags {
                 'p' => (flags.stops_at_newline, flags.anchors_at_newline) = (true, false),
                 'w' => (flags.stops_at_newline, flags.anchors_at_newline) = (false, true),
                 's' => (flags.stops_at_newline, flags.anchors_at_newline) = (false, false),
-                't' => {}
-                'b' | 'e' | 'q' | 'x' => {
+                't' => flags.expanded = false,
+                'x' => flags.expanded = true,
+                'q' => flags.literal = true,
+                'b' | 'e' => {
                     return Err(Error::unsupported(format!(
                         "regular expression option \"{c}\""
                     )));
@@ -73,19 +88,29 @@ impl Flags {
                 }
             }
         }
-        Ok(flags)
+        Ok(())
     }
 }
 
 struct Compiled {
     pattern: String,
     flags: Flags,
+    /// Those that the pattern itself sets are in.
+    effective: Flags,
+    /// None, if the pattern looks around or refers back.
+    automata: Option<Automata>,
+    /// It prefers short matches somewhere.
+    is_lazy: bool,
+    groups: usize,
+    syntax: syntax::Ast,
+    /// The pattern taken apart, once that was needed.
+    tree: OnceCell<Tree>,
+}
+
+struct Automata {
     engine: Engine,
     longest: DFA,
     cache: RefCell<Cache>,
-    groups: usize,
-    /// It prefers short matches somewhere.
-    is_lazy: bool,
 }
 
 /// Whether the text has a match of the pattern.
@@ -99,7 +124,7 @@ pub fn matches(text: &str, pattern: &str, fold_case: bool) -> Result<bool> {
 
 /// Whether the text has a match of the pattern, as flags say.
 pub fn matches_with(text: &str, pattern: &str, flags: Flags) -> Result<bool> {
-    Ok(compiled(pattern, flags)?.engine.is_match(text))
+    compiled(pattern, flags)?.is_match(text)
 }
 
 /// The text with the first match replaced, or with all of them.
@@ -118,23 +143,24 @@ pub fn replace_from(
     which: usize,
 ) -> Result<String> {
     let compiled = compiled(pattern, flags)?;
-    compiled.refuse_lazy()?;
     let parts = replacement(with);
+    let of_groups = parts.iter().any(|part| matches!(part, Part::Group(1..)));
+    let search = Search::new(&compiled, text, of_groups);
     let mut result = String::with_capacity(text.len());
     let (mut at, mut copied, mut number) = (from, 0, 0);
     while at <= text.len()
-        && let Some((start, end)) = compiled.find(text, at)?
+        && let Some(found) = search.find(at)?
     {
         number += 1;
         if which == 0 || which == number {
-            result.push_str(&text[copied..start]);
-            compiled.expand(&parts, text, (start, end), &mut result)?;
-            copied = end;
+            result.push_str(&text[copied..found.start]);
+            expand(&parts, text, &found, &mut result);
+            copied = found.end;
         }
         if which == number {
             break;
         }
-        at = behind(text, start, end);
+        at = behind(text, found.start, found.end);
     }
     result.push_str(&text[copied..]);
     Ok(result)
@@ -164,24 +190,16 @@ pub fn all(
     most: usize,
 ) -> Result<Vec<Found>> {
     let compiled = compiled(pattern, flags)?;
-    compiled.refuse_lazy()?;
-    let (mut found, mut at) = (Vec::new(), from);
-    while found.len() < most
+    let search = Search::new(&compiled, text, true);
+    let (mut all, mut at) = (Vec::new(), from);
+    while all.len() < most
         && at <= text.len()
-        && let Some((start, end)) = compiled.find(text, at)?
+        && let Some(found) = search.find(at)?
     {
-        let groups = match compiled.groups {
-            0 => Vec::new(),
-            groups => {
-                let captures = compiled.captures(text, start, end)?;
-                let part = |n| captures.get_group(n).map(|g| (g.start, g.end));
-                (1..=groups).map(part).collect()
-            }
-        };
-        found.push(Found { start, end, groups });
-        at = behind(text, start, end);
+        at = behind(text, found.start, found.end);
+        all.push(found);
     }
-    Ok(found)
+    Ok(all)
 }
 
 /// A part of what replaces a match.
@@ -220,7 +238,24 @@ fn replacement(with: &str) -> Vec<Part> {
 }
 
 impl Compiled {
-    /// Start and end of the first match from there on.
+    fn tree(&self) -> Result<&Tree> {
+        if let Some(tree) = self.tree.get() {
+            return Ok(tree);
+        }
+        let tree = parts::of(&self.syntax, self.groups, self.effective)?;
+        Ok(self.tree.get_or_init(|| tree))
+    }
+
+    fn is_match(&self, text: &str) -> Result<bool> {
+        match &self.automata {
+            Some(automata) => Ok(automata.engine.is_match(text)),
+            None => Ok(Search::new(self, text, false).find(0)?.is_some()),
+        }
+    }
+}
+
+impl Automata {
+    /// Start and end of the first match from there on, the longest.
     fn find(&self, text: &str, from: usize) -> Result<Option<(usize, usize)>> {
         let Some(first) = self.engine.find(Input::new(text).range(from..)) else {
             return Ok(None);
@@ -235,53 +270,94 @@ impl Compiled {
         let end = longest.map_or(first.end(), |m| m.offset());
         Ok(Some((first.start(), end)))
     }
+}
 
-    fn refuse_lazy(&self) -> Result<()> {
-        match self.is_lazy {
-            false => Ok(()),
-            true => Err(Error::unsupported(
-                "what a pattern that prefers short matches finds",
-            )),
+/// A text in which matches of a pattern are looked for.
+struct Search<'s> {
+    pattern: &'s Compiled,
+    text: &'s str,
+    with_groups: bool,
+    /// The text by its characters, and the byte at which each begins; made when it is needed.
+    characters: OnceCell<(Text, Vec<usize>)>,
+}
+
+impl Search<'_> {
+    fn new<'s>(pattern: &'s Compiled, text: &'s str, with_groups: bool) -> Search<'s> {
+        Search {
+            pattern,
+            text,
+            with_groups: with_groups && pattern.groups > 0,
+            characters: OnceCell::new(),
         }
     }
 
-    /// The groups of a match.
-    fn captures(&self, text: &str, start: usize, end: usize) -> Result<Captures> {
-        let mut found = self.engine.create_captures();
-        let input = Input::new(text).range(start..).anchored(Anchored::Yes);
-        self.engine.search_captures(&input, &mut found);
-        match found.get_match().is_some_and(|m| m.end() == end) {
-            true => Ok(found),
-            false => Err(Error::unsupported(
-                "groups of a match that is not the first alternative's",
-            )),
-        }
+    fn characters(&self) -> &(Text, Vec<usize>) {
+        self.characters.get_or_init(|| {
+            let bytes = self.text.char_indices().map(|(byte, _)| byte);
+            let bytes = bytes.chain(std::iter::once(self.text.len())).collect();
+            (
+                Text::new(self.text, self.pattern.effective.fold_case),
+                bytes,
+            )
+        })
     }
 
-    fn expand(
-        &self,
-        parts: &[Part],
-        text: &str,
-        (start, end): (usize, usize),
-        out: &mut String,
-    ) -> Result<()> {
-        let mut captures = None;
-        for part in parts {
-            match part {
-                Part::Text(literal) => out.push_str(literal),
-                Part::Group(0) => out.push_str(&text[start..end]),
-                Part::Group(n) if *n > self.groups => {}
-                Part::Group(n) => {
-                    if captures.is_none() {
-                        captures = Some(self.captures(text, start, end)?);
-                    }
-                    if let Some(group) = captures.as_ref().and_then(|c| c.get_group(*n)) {
-                        out.push_str(&text[group.start..group.end]);
-                    }
+    /// The first match from a byte on.
+    fn find(&self, from: usize) -> Result<Option<Found>> {
+        let groups = self.pattern.groups;
+        let found = match &self.pattern.automata {
+            Some(automata) if !self.pattern.is_lazy => {
+                let Some((start, end)) = automata.find(self.text, from)? else {
+                    return Ok(None);
+                };
+                if !self.with_groups {
+                    let groups = Vec::new();
+                    return Ok(Some(Found { start, end, groups }));
                 }
+                let (text, bytes) = self.characters();
+                let place = |byte: usize| bytes.partition_point(|b| *b < byte);
+                let tree = self.pattern.tree()?;
+                dissect::groups(tree, groups, text, place(start), place(end))?
             }
+            Some(automata)
+                if !automata
+                    .engine
+                    .is_match(Input::new(self.text).range(from..)) =>
+            {
+                None
+            }
+            _ => {
+                let (text, bytes) = self.characters();
+                let from = bytes.partition_point(|b| *b < from);
+                dissect::find(self.pattern.tree()?, groups, text, from)?
+            }
+        };
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let (_, bytes) = self.characters();
+        let place = |(from, to): (usize, usize)| (bytes[from], bytes[to]);
+        Ok(Some(Found {
+            start: bytes[found.start],
+            end: bytes[found.end],
+            groups: found.groups[1..].iter().map(|g| g.map(place)).collect(),
+        }))
+    }
+}
+
+fn expand(parts: &[Part], text: &str, found: &Found, out: &mut String) {
+    for part in parts {
+        let range = match part {
+            Part::Text(literal) => {
+                out.push_str(literal);
+                continue;
+            }
+            Part::Group(0) => Some((found.start, found.end)),
+            Part::Group(n) => found.groups.get(n - 1).copied().flatten(),
+        };
+        if let Some((from, to)) = range {
+            out.push_str(&text[from..to]);
         }
-        Ok(())
     }
 }
 
@@ -305,109 +381,46 @@ fn compiled(pattern: &str, flags: Flags) -> Result<Rc<Compiled>> {
 }
 
 fn compile(pattern: &str, flags: Flags) -> Result<Compiled> {
-    let mut translator = Translator::new(pattern, flags);
-    translator.translate()?;
-    let Translator {
-        out,
-        flags: effective,
-        groups,
-        is_lazy,
-        ..
-    } = translator;
-    let syntax = syntax::Config::new()
-        .case_insensitive(effective.fold_case)
-        .dot_matches_new_line(!effective.stops_at_newline)
-        .multi_line(effective.anchors_at_newline);
+    let read = syntax::read(pattern, flags)?;
+    let automata = match read.is_beyond_automata {
+        true => None,
+        false => Some(automata(&render::pattern(&read.tree), read.flags)?),
+    };
+    Ok(Compiled {
+        pattern: pattern.to_string(),
+        flags,
+        effective: read.flags,
+        automata,
+        is_lazy: read.is_lazy,
+        groups: read.groups,
+        syntax: read.tree,
+        tree: OnceCell::new(),
+    })
+}
+
+fn automata(pattern: &str, flags: Flags) -> Result<Automata> {
+    let syntax = Syntax::new()
+        .case_insensitive(flags.fold_case)
+        .multi_line(flags.anchors_at_newline);
+    let too_complex = || invalid("regular expression is too complex");
     let config = Config::new().nfa_size_limit(Some(MAX_BYTES));
     let engine = Engine::builder()
         .syntax(syntax)
         .configure(config)
-        .build(&out)
-        .map_err(|_| invalid("invalid pattern"))?;
+        .build(pattern)
+        .map_err(|_| too_complex())?;
     let longest = DFA::builder()
         .syntax(syntax)
         .configure(DFA::config().match_kind(MatchKind::All))
-        .build(&out)
-        .map_err(|_| invalid("invalid pattern"))?;
-    Ok(Compiled {
-        pattern: pattern.to_string(),
-        flags,
+        .build(pattern)
+        .map_err(|_| too_complex())?;
+    Ok(Automata {
         cache: RefCell::new(longest.create_cache()),
         engine,
         longest,
-        groups,
-        is_lazy,
     })
 }
 
 fn invalid(what: &str) -> Error {
     Error::new("2201B", format!("invalid regular expression: {what}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Answers of PostgreSQL 15.
-    #[test]
-    fn patterns_mean_what_they_mean_in_postgresql() {
-        let yes = [
-            ("a\nb", "a.b"),
-            ("abc", "^abc$"),
-            ("a]", "^[]a]+$"),
-            ("x{", "x{"),
-            ("foo bar", "\\mbar\\M"),
-            ("a-b", "^[a-]-b$"),
-            ("a&&b", "^[a&b]+$"),
-            ("aB", "(?i)^ab$"),
-            ("a.b", "***=a.b"),
-            ("tab\t", "\\t"),
-            ("e9", "^[[:alpha:]][[:digit:]]$"),
-            ("aaa", "^a{2,}$"),
-        ];
-        for (text, pattern) in yes {
-            assert!(matches(text, pattern, false).unwrap(), "{text} ~ {pattern}");
-        }
-        let no = [
-            ("abc", "^b"),
-            ("a\n", "^a$"),
-            ("axb", "***=a.b"),
-            ("é", "^\\w$"),
-        ];
-        for (text, pattern) in no {
-            assert!(
-                !matches(text, pattern, false).unwrap(),
-                "{text} ~ {pattern}"
-            );
-        }
-        for (pattern, state) in [
-            ("(a", "2201B"),
-            ("a)", "2201B"),
-            ("*a", "2201B"),
-            ("a**", "2201B"),
-            ("[a", "2201B"),
-            ("a{300}", "2201B"),
-            ("a{3,2}", "2201B"),
-            ("[b-a]", "2201B"),
-            ("(a)\\1", "0A000"),
-            ("a(?=b)", "0A000"),
-            ("[[.a.]]", "0A000"),
-        ] {
-            let e = matches("a", pattern, false).unwrap_err();
-            assert_eq!(e.sqlstate(), state, "{pattern}");
-        }
-    }
-
-    #[test]
-    fn the_longest_match_is_replaced() {
-        let replaced = |text: &str, pattern: &str, with: &str, flags: &str| {
-            replace(text, pattern, with, Flags::parse(flags).unwrap()).unwrap()
-        };
-        assert_eq!(replaced("foobarbaz", "b..", "X", ""), "fooXbaz");
-        assert_eq!(replaced("foobarbaz", "b..", "X", "g"), "fooXX");
-        assert_eq!(replaced("foobarbaz", "b(..)", "X\\1Y", "g"), "fooXarYXazY");
-        assert_eq!(replaced("abab", "a|ab", "<\\&>", "g"), "<ab><ab>");
-        assert_eq!(replaced("abc", "x*", "-", "g"), "-a-b-c-");
-        assert_eq!(replaced("a.b", "\\.", "\\\\", ""), "a\\b");
-    }
 }

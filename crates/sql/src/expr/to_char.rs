@@ -354,8 +354,13 @@ impl Pattern<'_> {
         if p.month == 0 && p.year == 0 {
             return;
         }
-        // Of whole years it is the last month, and months below zero are counted from the end.
-        let month = (p.month - 1).rem_euclid(12);
+        // Months below zero are counted from the end, and whole years are at either end.
+        let month = match p.month {
+            1.. => p.month - 1,
+            0 if p.year < 0 => 0,
+            0 => 11,
+            before => 12 + before,
+        };
         let name = ROMAN[month as usize];
         let name = match self.name {
             "rm" => name.to_ascii_lowercase(),

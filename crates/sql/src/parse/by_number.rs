@@ -3,10 +3,9 @@
 //! without a look at the rights on its schema.
 
 use memchr::memchr_iter;
-use sqlparser::tokenizer::{Token, Tokenizer};
+use sqlparser::tokenizer::Token;
 
-use super::dialect::Postgres;
-use super::{tokens, untokenized};
+use super::escapes;
 use crate::bind::{names, numbered};
 use crate::error::Result;
 use crate::place::Place;
@@ -16,9 +15,7 @@ pub fn refuse(sql: &str) -> Result<()> {
     if !may_have(sql) {
         return Ok(());
     }
-    let tokens = Tokenizer::new(&Postgres, sql)
-        .tokenize_with_location()
-        .map_err(|e| untokenized(&e.message, sql, tokens::offset(sql, e.location)))?;
+    let tokens = escapes::tokenize(sql)?;
     let mut tokens = tokens
         .iter()
         .filter(|t| !matches!(t.token, Token::Whitespace(_)))
@@ -37,10 +34,13 @@ pub fn refuse(sql: &str) -> Result<()> {
     Ok(())
 }
 
-/// Most texts have nothing like it, and are not looked at closer.
+/// Most texts have nothing like it, nor Unicode escapes in names, and are not looked at closer.
 fn may_have(sql: &str) -> bool {
     let (before, _) = numbered::PREFIX.split_at(numbered::PREFIX.len() - 1);
     let bytes = sql.as_bytes();
+    if memchr_iter(b'&', bytes).any(|at| bytes.get(at + 1) == Some(&b'"')) {
+        return true;
+    }
     memchr_iter(b'$', bytes).any(|at| {
         let from = at.checked_sub(before.len());
         from.is_some_and(|from| bytes[from..at].eq_ignore_ascii_case(before.as_bytes()))
@@ -58,6 +58,7 @@ mod tests {
             "select braid$16387.f(1)",
             "select BRAID$16387 . f(1)",
             "select 1 operator(\"braid$16387\".+) 1",
+            "select U&\"braid\\002416387\".f(1)",
         ] {
             assert!(refuse(sql).is_err_and(|e| e.sqlstate() == "3F000"), "{sql}");
         }

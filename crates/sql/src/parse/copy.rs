@@ -64,7 +64,9 @@ pub enum CopyWhat {
 #[derive(Clone, Debug)]
 pub struct CopySpec {
     pub what: CopyWhat,
-    pub from_stdin: bool,
+    pub is_from: bool,
+    /// A file of the server's, in the place of the client.
+    pub file: Option<String>,
     pub options: CopyOptions,
     /// WHERE of COPY FROM.
     pub condition: Option<CopyCondition>,
@@ -132,41 +134,42 @@ pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
         CopyWhat::Table { name, columns }
     };
     // Either name stands for the client, as in PostgreSQL.
-    let from_stdin = if w.accept("from stdin") || w.accept("from stdout") {
-        true
-    } else if w.accept("to stdout") || w.accept("to stdin") {
-        false
-    } else if w.accept("from") || w.accept("to") {
-        return Err(
-            Error::unsupported("COPY to or from a file on the server").hint("Use psql's \\copy.")
-        );
-    } else {
-        return Err(w.unexpected());
+    let is_from = w.accept("from");
+    if !is_from {
+        w.expect("to")?;
+    }
+    let file = match () {
+        () if w.accept("stdin") || w.accept("stdout") => None,
+        () if w.accept("program") => {
+            return Err(Error::unsupported("COPY to or from a program"));
+        }
+        () => Some(w.string()?),
     };
-    if from_stdin && matches!(what, CopyWhat::Query(_)) {
+    if is_from && matches!(what, CopyWhat::Query(_)) {
         return Err(Error::new("42601", "COPY (query) cannot be used with FROM"));
     }
     let mut given = options(w)?;
     if binary {
         once(&mut given.format, Format::Binary)?;
     }
-    let condition = condition(w, from_stdin)?;
-    let options = given.finish(from_stdin)?;
+    let condition = condition(w, is_from)?;
+    let options = given.finish(is_from)?;
     Ok(CopySpec {
         what,
-        from_stdin,
+        is_from,
+        file,
         options,
         condition,
     })
 }
 
 /// WHERE, which ends the statement.
-fn condition(w: &mut Words<'_>, from_stdin: bool) -> Result<Option<CopyCondition>> {
+fn condition(w: &mut Words<'_>, is_from: bool) -> Result<Option<CopyCondition>> {
     let position = w.position();
     if !w.accept("where") {
         return Ok(None);
     }
-    if !from_stdin {
+    if !is_from {
         let message = "WHERE clause not allowed with COPY TO";
         return Err(Error::new("42601", message).at(position));
     }

@@ -2,6 +2,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use super::absent::{self, DropAbsent};
 use super::cast::{self, CastStatement};
 use super::domain::{self, DomainStatement};
 use super::extension::{self, ExtensionStatement};
@@ -75,6 +76,7 @@ pub enum Definition {
     },
     Policy(PolicyStatement),
     Cast(CastStatement),
+    DropAbsent(DropAbsent),
     Extension(ExtensionStatement),
     DropFunction {
         kind: Routine,
@@ -183,6 +185,7 @@ impl Definition {
             Definition::Policy(statement) => statement.command(),
             Definition::Extension(statement) => statement.command(),
             Definition::Cast(statement) => statement.command(),
+            Definition::DropAbsent(gone) => gone.command(),
             Definition::AlterFunction { kind, .. } => kind.alter_command(),
             Definition::DropFunction { kind, .. } => kind.drop_command(),
         }
@@ -298,6 +301,9 @@ pub fn drop(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     if let Some(gone) = cast::drop(w)? {
         return Ok(Some(Definition::Cast(gone)));
+    }
+    if let Some(gone) = absent::drop(w)? {
+        return Ok(Some(Definition::DropAbsent(gone)));
     }
     let Some(kind) = function::kind(w) else {
         return domain::drop(w);
@@ -489,11 +495,13 @@ fn kind(w: &mut Words<'_>) -> Option<Kind> {
 }
 
 fn relation_change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
-    if kind == Kind::Table && w.accept("set logged") {
-        return Ok(Some(Change::Logged(true)));
-    }
-    if kind == Kind::Table && w.accept("set unlogged") {
-        return Ok(Some(Change::Logged(false)));
+    if matches!(kind, Kind::Table | Kind::Sequence) {
+        if w.accept("set logged") {
+            return Ok(Some(Change::Logged(true)));
+        }
+        if w.accept("set unlogged") {
+            return Ok(Some(Change::Logged(false)));
+        }
     }
     change(w, kind)
 }

@@ -4,6 +4,7 @@
 //!   here.
 //! - Grouping sets within each other, queries in parentheses with clauses behind them and VALUES as
 //!   expressions, and BETWEEN SYMMETRIC are read here.
+//! - Unicode escapes are left as they are, for [`super::unicode`].
 
 use std::any::TypeId;
 
@@ -56,6 +57,10 @@ impl Dialect for Postgres {
     }
     fn prec_value(&self, prec: Precedence) -> u8 {
         BASE.prec_value(prec)
+    }
+    /// `f(a := 1)`.
+    fn supports_named_fn_args_with_assignment_operator(&self) -> bool {
+        true
     }
     /// They are read by `parse_prefix`.
     fn supports_group_by_expr(&self) -> bool {
@@ -111,7 +116,6 @@ impl Dialect for Postgres {
         }
     }
     as_base!(
-        supports_unicode_string_literal,
         supports_filter_during_aggregation,
         allow_extract_custom,
         allow_extract_single_quotes,

@@ -81,19 +81,33 @@ fn lock_mode(w: &mut Words<'_>) -> Result<TableLock> {
         .ok_or_else(|| w.unexpected())
 }
 
-/// What CREATE makes, if it is a sequence: whether a temporary one.
-pub fn accept_sequence(w: &mut Words<'_>) -> Option<bool> {
+/// For how long a sequence is to be there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Persistence {
+    Permanent,
+    Unlogged,
+    Temporary,
+}
+
+/// What CREATE makes, if it is a sequence.
+pub fn accept_sequence(w: &mut Words<'_>) -> Option<Persistence> {
     let begin = w.mark();
+    if w.accept("unlogged sequence") {
+        return Some(Persistence::Unlogged);
+    }
     let _ = w.accept("local") || w.accept("global");
     let temporary = w.accept("temporary") || w.accept("temp");
     if w.accept("sequence") {
-        return Some(temporary);
+        return Some(match temporary {
+            true => Persistence::Temporary,
+            false => Persistence::Permanent,
+        });
     }
     w.back_to(begin);
     None
 }
 
-pub fn create_sequence(w: &mut Words<'_>, temporary: bool) -> Result<Utility> {
+pub fn create_sequence(w: &mut Words<'_>, persistence: Persistence) -> Result<Utility> {
     let if_not_exists = w.accept("if not exists");
     let name = w.relation()?;
     let mut ty = None;
@@ -101,12 +115,15 @@ pub fn create_sequence(w: &mut Words<'_>, temporary: bool) -> Result<Utility> {
         ty = Some(data_type(&w.name()?)?);
     }
     let mut options = Vec::new();
+    if persistence == Persistence::Unlogged {
+        options.push(SequenceOption::Logged(false));
+    }
     while !w.at_end() {
         options.push(sequence_option(w)?);
     }
     Ok(Utility::CreateSequence {
         name,
-        temporary,
+        temporary: persistence == Persistence::Temporary,
         if_not_exists,
         ty,
         options,

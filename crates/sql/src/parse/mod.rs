@@ -1,6 +1,7 @@
 //! Text to syntax: cutting a message into statements, the SQL grammar (sqlparser's), and the utility statements whose
 //! PostgreSQL forms sqlparser does not read.
 
+pub mod absent;
 pub mod alter_constraint;
 pub mod alter_session;
 mod arbiters;
@@ -17,6 +18,7 @@ pub mod cursor;
 pub mod define;
 mod dialect;
 pub mod domain;
+mod escapes;
 pub mod exclude;
 pub mod explain;
 pub mod extension;
@@ -55,7 +57,9 @@ mod tokens;
 pub mod transaction;
 pub mod trigger;
 mod trigger_body;
+mod typed;
 pub mod types;
+mod unicode;
 mod unlogged;
 mod unnamed;
 mod unread;
@@ -70,7 +74,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::{Error, Result};
 use dialect::Postgres;
@@ -101,9 +105,9 @@ const MAX_DIGITS: usize = 131_072 + 16_383 + 1;
 /// Depth of a statement's tree.
 const MAX_DEPTH: usize = 250;
 
-/// The dialect that statements are taken apart by.
-pub(crate) fn dialect() -> impl sqlparser::dialect::Dialect {
-    Postgres
+/// The tokens of a text, blanks too.
+pub(crate) fn tokens_of(sql: &str) -> Result<Vec<TokenWithSpan>> {
+    escapes::tokenize(sql)
 }
 
 /// Byte of a place in a text.
@@ -146,8 +150,7 @@ pub fn statement(sql: &str) -> Result<Command> {
 
 /// The tokens of a statement as they are written; none if it cannot be taken apart.
 fn plain_tokens(sql: &str) -> Vec<TokenWithSpan> {
-    let tokens = Tokenizer::new(&Postgres, sql).tokenize_with_location();
-    let mut tokens = tokens.unwrap_or_default();
+    let mut tokens = escapes::tokenize(sql).unwrap_or_default();
     tokens.retain(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF));
     tokens
 }
@@ -155,7 +158,7 @@ fn plain_tokens(sql: &str) -> Vec<TokenWithSpan> {
 /// A statement of the SQL grammar.
 fn grammar(sql: &str) -> Result<Command> {
     let dialect = Postgres;
-    let mut tokens = tokenized(&dialect, sql)?;
+    let mut tokens = tokenized(sql)?;
     let is_unlogged = unlogged::take(&mut tokens);
     let overriding = overriding::take(&mut tokens);
     let created = create_as::take(&mut tokens);
@@ -257,7 +260,7 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
 /// The expression that begins a text, and what stands behind it.
 fn first_expression(text: &str) -> Result<(ast::Expr, TokenWithSpan)> {
     let dialect = Postgres;
-    let mut parser = parser(&dialect, tokenized(&dialect, text)?);
+    let mut parser = parser(&dialect, tokenized(text)?);
     let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
     regroup(&mut e)?;
     Ok((e, parser.peek_token()))
@@ -276,7 +279,7 @@ pub fn whole_expression(text: &str) -> Result<ast::Expr> {
 /// Parses the name of a type on its own.
 pub fn data_type(text: &str) -> Result<ast::DataType> {
     let dialect = Postgres;
-    let mut parser = parser(&dialect, tokenized(&dialect, text)?);
+    let mut parser = parser(&dialect, tokenized(text)?);
     let ty = parser
         .parse_data_type()
         .map_err(|e| syntax_error(e, text))?;
@@ -385,16 +388,9 @@ fn parser(dialect: &Postgres, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
         .with_tokens_with_locations(tokens)
 }
 
-fn tokenized(dialect: &Postgres, sql: &str) -> Result<Vec<TokenWithSpan>> {
-    let tokens = Tokenizer::new(dialect, sql)
-        .tokenize_with_location()
-        .map_err(|e| {
-            let position = tokens::offset(sql, e.location);
-            untokenized(&e.message, sql, position)
-        })?;
-    let mut tokens = operators::split(tokens);
+fn tokenized(sql: &str) -> Result<Vec<TokenWithSpan>> {
+    let tokens = operators::split(escapes::tokenize(sql)?);
     check_depth(&tokens)?;
-    strings::join(&mut tokens)?;
     spelled_out(join_numbers(tokens))
 }
 
@@ -410,6 +406,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     inheritance::take_out(&mut tokens);
     like::write_out(&mut tokens);
     operators::take_names_off(&mut tokens);
+    typed::write_out(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
     merge::write_out(&mut tokens)?;

@@ -91,15 +91,62 @@ fn comment_end(bytes: &[u8], from: usize) -> usize {
 pub(super) fn token_end(sql: &str, at: usize) -> usize {
     let bytes = sql.as_bytes();
     match bytes[at] {
-        b'\'' => {
-            let escapes = at > 0
-                && matches!(bytes[at - 1], b'e' | b'E')
-                && !(at > 1 && is_word(bytes[at - 2]));
-            quote_end(bytes, at, b'\'', escapes)
-        }
+        b'\'' if is_escape_quote(bytes, at) => escape_string(bytes, at).1,
+        b'\'' => quote_end(bytes, at, b'\'', false),
         b'"' => quote_end(bytes, at, b'"', false),
         b'$' if at == 0 || !is_word(bytes[at - 1]) => dollar_end(sql, at),
         _ => at + 1,
+    }
+}
+
+/// Whether a quote begins a string with escapes: whether an `E` stands before it.
+pub(super) fn is_escape_quote(bytes: &[u8], at: usize) -> bool {
+    at > 0 && matches!(bytes[at - 1], b'e' | b'E') && !(at > 1 && is_word(bytes[at - 2]))
+}
+
+/// The pieces of a string with escapes, which may go on in the next lines, without their quotes;
+/// and where it ends.
+pub(super) fn escape_string(bytes: &[u8], quote: usize) -> (Vec<(usize, usize)>, usize) {
+    let mut pieces = Vec::new();
+    let mut quote = quote;
+    loop {
+        let end = quote_end(bytes, quote, b'\'', true);
+        let is_closed = end > quote + 1 && bytes[end - 1] == b'\'';
+        pieces.push((quote + 1, if is_closed { end - 1 } else { end }));
+        match continuation(bytes, end) {
+            Some(next) if is_closed => quote = next,
+            _ => return (pieces, end),
+        }
+    }
+}
+
+/// The quote with which a string goes on behind blanks and comments with an end of line.
+fn continuation(bytes: &[u8], from: usize) -> Option<usize> {
+    let (mut at, mut ends_line) = (from, false);
+    loop {
+        match bytes.get(at)? {
+            b'\'' => return ends_line.then_some(at),
+            b'\n' | b'\r' => {
+                ends_line = true;
+                at += 1;
+            }
+            b' ' | b'\t' | b'\x0c' => at += 1,
+            b'-' if bytes[at..].starts_with(b"--") => {
+                let end = line_end(bytes, at);
+                ends_line |= bytes.get(end - 1) == Some(&b'\n');
+                at = end;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// The end of a comment that begins at a place.
+pub(super) fn skipped_end(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes[at] {
+        b'-' if bytes[at..].starts_with(b"--") => Some(line_end(bytes, at)),
+        b'/' if bytes[at..].starts_with(b"/*") => Some(comment_end(bytes, at)),
+        _ => None,
     }
 }
 
@@ -160,6 +207,10 @@ mod tests {
         assert_eq!(
             split(r"select E'\';', 'it''s;', U&';'; y"),
             [r"select E'\';', 'it''s;', U&';'", "y"]
+        );
+        assert_eq!(
+            split("select E'a' -- b\n '\\';', ';'; y"),
+            ["select E'a' -- b\n '\\';', ';'", "y"]
         );
         assert_eq!(split("/* ; /* ; */ ; */ ;"), Vec::<&str>::new());
         assert_eq!(split("select \";\", $1;"), ["select \";\", $1"]);

@@ -1,9 +1,11 @@
-//! Strings that go on: two of them with an end of line between them are one. And strings where only names may be, which sqlparser takes for names.
+//! Strings that go on: two of them with an end of line between them are one; those with escapes are
+//! joined by [`super::escapes`], unless they have none. And strings where only names may be, which
+//! sqlparser takes for names.
 
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{Ident, Select, SelectItem, Statement, TableFactor, VisitMut, VisitorMut};
-use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use super::{near, tokens};
 use crate::error::{Error, Result};
@@ -50,9 +52,7 @@ pub fn join(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
 fn is_string(token: &Token) -> bool {
     matches!(
         token,
-        Token::SingleQuotedString(_)
-            | Token::EscapedStringLiteral(_)
-            | Token::UnicodeStringLiteral(_)
+        Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_)
     )
 }
 
@@ -74,26 +74,10 @@ fn append(string: &mut Token, more: Token) -> Result<()> {
         return Err(Error::internal("a string goes on with something else"));
     };
     match string {
-        Token::SingleQuotedString(s) => s.push_str(&more),
-        Token::EscapedStringLiteral(s) => s.push_str(&unescaped("E", &more)?),
-        Token::UnicodeStringLiteral(s) => s.push_str(&unescaped("U&", &more)?),
+        Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s) => s.push_str(&more),
         _ => return Err(Error::internal("what is no string goes on")),
     }
     Ok(())
-}
-
-/// The value of a part that was read as if it stood alone, without its escapes.
-fn unescaped(kind: &str, part: &str) -> Result<String> {
-    if !part.contains('\\') {
-        return Ok(part.to_string());
-    }
-    let text = format!("{kind}'{}'", part.replace('\'', "''"));
-    let tokens = Tokenizer::new(&super::dialect(), &text).tokenize();
-    let tokens = tokens.map_err(|e| Error::new("42601", e.message))?;
-    match tokens.into_iter().next() {
-        Some(Token::EscapedStringLiteral(s) | Token::UnicodeStringLiteral(s)) => Ok(s),
-        _ => Err(Error::internal("a part of a string that is none")),
-    }
 }
 
 /// Refuses strings as names of columns and tables in a query.

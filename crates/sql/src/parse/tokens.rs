@@ -1,9 +1,9 @@
 //! A statement as a row of words, for the utility statements' grammar.
 
 use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-use super::dialect::Postgres;
+use super::escapes;
 use crate::bind::names;
 use crate::error::{Error, Result};
 
@@ -172,11 +172,7 @@ impl<'s> Words<'s> {
     /// A quoted string.
     pub fn string(&mut self) -> Result<String> {
         match self.bump() {
-            Some(
-                Token::SingleQuotedString(s)
-                | Token::EscapedStringLiteral(s)
-                | Token::UnicodeStringLiteral(s),
-            ) => Ok(s),
+            Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => Ok(s),
             Some(Token::DollarQuotedString(s)) => Ok(s.value),
             _ => {
                 self.at -= 1;
@@ -289,13 +285,7 @@ fn utility_head(sql: &str) -> bool {
 }
 
 fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
-    let dialect = Postgres;
-    let tokens = Tokenizer::new(&dialect, sql)
-        .tokenize_with_location()
-        .map_err(|e| {
-            let position = sql[..offset(sql, e.location)].chars().count() as u32 + 1;
-            Error::new("42601", format!("syntax error: {}", e.message)).at(position)
-        })?;
+    let tokens = escapes::tokenize(sql)?;
     let mut tokens: Vec<_> = tokens
         .into_iter()
         .filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF))

@@ -62,9 +62,7 @@ const OTHER_CHANGES: &[&str] = &[
     "all in tablespace",
     "attach partition",
     "depends on extension",
-    "set logged",
     "set statistics",
-    "set unlogged",
 ];
 
 /// Statements of other words.
@@ -171,7 +169,6 @@ fn created(words: &[String]) -> Option<String> {
     let kind = kind(rest).filter(|kind| !READ.contains(kind));
     let what = match () {
         () if kind.is_some() => return kind.map(|kind| format!("CREATE {kind}")),
-        () if begins(rest, "unlogged sequence") => "CREATE UNLOGGED SEQUENCE",
         () if has(rest, "partition by") => "partitioned tables",
         () if excludes(rest) => "EXCLUDE constraints",
         () if compresses(rest) => "COMPRESSION of a column",
@@ -263,7 +260,10 @@ mod tests {
                 "create text search parser p (start = a)",
                 "CREATE TEXT SEARCH PARSER",
             ),
-            ("drop foreign data wrapper w", "DROP FOREIGN DATA WRAPPER"),
+            (
+                "drop text search dictionary d",
+                "DROP TEXT SEARCH DICTIONARY",
+            ),
             (
                 "import foreign schema s from server r into t",
                 "IMPORT FOREIGN SCHEMA",

@@ -237,6 +237,8 @@ pub enum SequenceOption {
     Rename(String),
     /// Values in the order of their requests, also across instances.
     Order(bool),
+    /// UNLOGGED is `false`.
+    Logged(bool),
     Type(ast::DataType),
     /// Table and column; `None`: OWNED BY NONE.
     OwnedBy(Option<(Qualified, String)>),
@@ -354,8 +356,8 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             if let Some(definition) = define::create(&mut w)? {
                 Utility::Define(Box::new(definition))
-            } else if let Some(temporary) = accept_sequence(&mut w) {
-                create_sequence(&mut w, temporary)?
+            } else if let Some(persistence) = accept_sequence(&mut w) {
+                create_sequence(&mut w, persistence)?
             } else if let Some(kind) = role::accept_kind(&mut w) {
                 role::create(&mut w, kind)?
             } else {
@@ -489,7 +491,7 @@ pub(super) fn set(w: &mut Words<'_>) -> Result<Utility> {
         return set_constraints(w);
     }
     let local = w.accept("local");
-    if !local && w.accept("session authorization") {
+    if w.accept("session authorization") {
         return put_on(w, "session_authorization", local);
     }
     if !local {

@@ -126,6 +126,14 @@ pub fn split_within(text: &str, most: usize) -> Read<Vec<(Kind, String)>> {
                     };
                     (Kind::Date, run(at, &accept))
                 }
+                // A zone as POSIX has it, unless the word stands for itself.
+                Some(b'+' | b'0'..=b'9') if !is_own_word(&text[at..at + letters]) => {
+                    let accept = |c: u8| {
+                        c.is_ascii_alphanumeric()
+                            || matches!(c, b'+' | b'-' | b'/' | b'_' | b'.' | b':')
+                    };
+                    (Kind::Date, run(at, &accept))
+                }
                 _ => (Kind::Word, letters),
             }
         } else if b == b'+' || b == b'-' {
@@ -161,6 +169,20 @@ pub fn split_within(text: &str, most: usize) -> Read<Vec<(Kind, String)>> {
         at += len;
     }
     Ok(fields)
+}
+
+/// Whether a word means something other than a zone.
+fn is_own_word(word: &str) -> bool {
+    const WORDS: [&str; 28] = [
+        "ad", "allballs", "am", "at", "bc", "d", "dow", "doy", "dst", "epoch", "h", "infinity",
+        "isodow", "isoyear", "j", "jd", "julian", "m", "mm", "mon", "now", "on", "pm", "s", "t",
+        "today", "tomorrow", "y",
+    ];
+    let word = word.to_ascii_lowercase();
+    month_name(&word).is_some()
+        || is_weekday(&word)
+        || word == "yesterday"
+        || WORDS.contains(&word.as_str())
 }
 
 pub fn set_once<T>(slot: &mut Option<T>, value: T) -> Read<()> {

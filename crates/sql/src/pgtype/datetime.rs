@@ -4,6 +4,7 @@
 
 use super::calendar::{self, Civil, MICROS_PER_DAY, MICROS_PER_SECOND};
 use super::datefield::{self, Fault, Kind, Read, integer, set_once};
+use super::posix_zone::PosixZone;
 use super::timetz::Zoned;
 use super::zone::{self, TimeZone};
 use super::{DateOrder, IoSettings};
@@ -282,13 +283,16 @@ fn decode(text: &str, io: &IoSettings) -> Read<Decoded> {
 /// `2024-01-31`, `jan-31-2024`, `31/1/2024`; or, once there is a date, the name of a zone.
 fn date_field(state: &mut State, field: &str, io: &IoSettings) -> Read<()> {
     if state.has_date()
+        || state.month.is_some() && state.day.is_some()
         || field.starts_with(|c: char| c.is_ascii_alphabetic())
             && !field.contains(|c: char| c.is_ascii_digit())
     {
         if !field.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Err(Fault::Format);
         }
-        let zone = TimeZone::named(field).ok_or_else(|| Fault::UnknownZone(field.to_string()))?;
+        let posix = || PosixZone::parse(field).map(TimeZone::Posix);
+        let zone = TimeZone::named(field).or_else(posix);
+        let zone = zone.ok_or_else(|| Fault::UnknownZone(field.to_string()))?;
         return set_once(&mut state.zone, zone);
     }
     let parts: Vec<&str> = field
@@ -339,7 +343,14 @@ fn date_number(state: &mut State, digits: &str, io: &IoSettings) -> Read<()> {
             }
         }
         (true, false, false) => state.month = Some(value),
-        (true, true, false) => state.day = Some(value),
+        (true, true, false) => match state.year {
+            // The number before a month by name was no year, whatever the order.
+            Some((day, ..3)) if state.month_is_word && long => {
+                state.day = Some(day);
+                state.year = year;
+            }
+            _ => state.day = Some(value),
+        },
         (false, true, false) => {
             if state.month_is_word && (long || io.date_order == DateOrder::Ymd) {
                 state.year = year;
@@ -418,7 +429,9 @@ fn word_field(state: &mut State, word: &str) -> Read<()> {
         _ => {
             if let Some(month) = datefield::month_name(word) {
                 // A month by name after a number that was taken for one makes that number the day.
-                if let (Some(number), None, false) = (state.month, state.day, state.month_is_word) {
+                if let (Some(number @ 1..=31), None, false) =
+                    (state.month, state.day, state.month_is_word)
+                {
                     state.day = Some(number);
                     state.month = None;
                 }

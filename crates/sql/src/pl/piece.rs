@@ -339,7 +339,7 @@ impl Core {
         match own {
             Ok(converted) => Ok(converted.expr),
             Err(e) if matches!(e.sqlstate(), "42846" | "42804") => {
-                let text = binder.coerce(value, SqlType::Text, -1, CastContext::Explicit)?;
+                let text = Typed::new(binder.output(value)?, SqlType::Text);
                 let back = binder.coerce(text, ty, -1, CastContext::Explicit)?;
                 Ok(binder
                     .coerce(back, ty, typmod, CastContext::Assignment)?

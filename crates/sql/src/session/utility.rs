@@ -108,7 +108,14 @@ impl SqlSession {
             Utility::Execute { name, args } => {
                 return self.execute_prepared(portal, name, args, max_rows, sink);
             }
-            Utility::Copy(spec) if spec.from_stdin => {
+            Utility::Copy(spec) if let Some(path) = &spec.file => {
+                self.ensure_transaction()?;
+                match spec.is_from {
+                    true => copy::file::load(self, spec, path)?,
+                    false => copy::file::unload(self, spec, path)?,
+                }
+            }
+            Utility::Copy(spec) if spec.is_from => {
                 self.ensure_transaction()?;
                 portal.run = Run::Done;
                 return Ok(Completion::CopyIn(Box::new(copy::CopyIn::begin(
@@ -500,6 +507,7 @@ impl Core {
             Definition::Policy(statement) => crate::ddl::policy::run(core, statement),
             Definition::Extension(statement) => crate::ddl::extension::run(core, statement),
             Definition::Cast(statement) => crate::ddl::cast::run(core, statement),
+            Definition::DropAbsent(gone) => crate::ddl::absent::drop(core, gone),
             Definition::DropFunction {
                 kind,
                 names,

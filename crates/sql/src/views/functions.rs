@@ -80,6 +80,12 @@ const OVER_CATALOGS: &[Function] = &[
         }
         Ok(Datum::Int8(crate::snapshots::take_beside(&cx.database)?))
     }),
+    lax(
+        "workload_report",
+        (0, 4),
+        Text,
+        crate::snapshots::workload_report,
+    ),
     strict("pg_get_userbyid", (1, 1), Name, |cx, a| {
         Ok(text(cx.role_name(oid(&a[0]))))
     }),
@@ -269,6 +275,21 @@ const OVER_CATALOGS: &[Function] = &[
     strict("pg_relation_size", (1, 2), Int8, relation_size),
     strict("pg_table_size", (1, 1), Int8, relation_size),
     strict("pg_total_relation_size", (1, 1), Int8, total_size),
+    // Entries are made at once: none are pending.
+    strict("gin_clean_pending_list", (1, 1), Int8, |cx, a| {
+        let number = relation_argument(cx, &a[0])?;
+        let table = cx.dict.table_of_part(number);
+        let index = table.and_then(|t| t.indexes.iter().find(|i| i.oid == number));
+        match index.map(|i| i.method.name()) {
+            Some("gin") => Ok(Datum::Int8(0)),
+            found => {
+                let kind = if found.is_some() { "a GIN" } else { "an" };
+                let name = objects::name(&cx.dict, Class, number);
+                let message = format!("\"{name}\" is not {kind} index");
+                Err(Error::new("42809", message))
+            }
+        }
+    }),
     strict("pg_indexes_size", (1, 1), Int8, |cx, a| {
         Ok(Datum::Int8(indexes_size(cx, oid(&a[0]))?))
     }),
@@ -426,7 +447,7 @@ pub fn at(place: usize) -> Option<&'static Function> {
     ALL.get(place).copied()
 }
 
-pub(super) fn integer(d: &Datum) -> i64 {
+pub(crate) fn integer(d: &Datum) -> i64 {
     match d {
         Datum::Int8(n) => *n,
         Datum::Int4(n) => (*n).into(),

@@ -361,6 +361,16 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
     })
 }
 
+/// The number of the type whose values a function gives the binary form of.
+pub fn sent_by(name: &str) -> Option<u32> {
+    const BYTEA: u32 = 17;
+    let mut sends = ALL.iter().filter(|p| p.name == name && p.result == BYTEA);
+    match sends.next()?.arguments.as_slice() {
+        [number] => Some(*number),
+        _ => None,
+    }
+}
+
 /// The rows of `pg_proc`, of the functions that are wanted at least.
 pub fn rows(cx: &Context) -> Result<Rows> {
     let built_in: Rows = match &cx.wanted {
@@ -453,7 +463,11 @@ mod tests {
         let listed: BTreeSet<&str> = KNOWN.all().map(|p| p.name).collect();
         // These are Braid's, those of the extension pg_stat_statements, and those that
         // information_schema has for itself.
-        let own = ["create_snapshot", "pg_stat_statements_reset"];
+        let own = [
+            "create_snapshot",
+            "workload_report",
+            "pg_stat_statements_reset",
+        ];
         let missing: Vec<&str> = super::super::functions::names()
             .filter(|name| !listed.contains(name) && !own.contains(name))
             .filter(|name| !name.starts_with("_pg_"))

@@ -191,7 +191,7 @@ fn classes(cx: &Context) -> Result<Rows> {
     }
     for s in cx.sequences() {
         let table = s.owner.and_then(|(table, _)| cx.dict.table_by_oid(table));
-        let unlogged = table.is_some_and(|t| t.unlogged);
+        let unlogged = s.unlogged.or(table.map(|t| t.unlogged)).unwrap_or(false);
         rows.push(
             Class {
                 oid: s.oid,

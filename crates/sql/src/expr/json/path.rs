@@ -135,12 +135,10 @@ fn matches(text: &str, pattern: &str, flags: Flags) -> Result<bool> {
         fold_case: flags.fold_case,
         stops_at_newline: !flags.quoted && !flags.dot_all,
         anchors_at_newline: !flags.quoted && flags.multiline,
-        everywhere: false,
+        literal: flags.quoted,
+        ..regex::Flags::default()
     };
-    match flags.quoted {
-        true => regex::matches_with(text, &format!("***={pattern}"), how),
-        false => regex::matches_with(text, pattern, how),
-    }
+    regex::matches_with(text, pattern, how)
 }
 
 /// A value on the way: a part of a document, or one that was made.

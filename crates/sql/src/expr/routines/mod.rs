@@ -5,6 +5,7 @@
 //! of its physical kind.
 
 pub mod bits;
+mod hashes;
 pub mod inet;
 pub mod lsn;
 pub mod mac;
@@ -147,6 +148,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         timetz::FUNCTIONS,
         money::FUNCTIONS,
         lsn::FUNCTIONS,
+        hashes::FUNCTIONS,
     ]
     .into_iter()
     .flatten()
