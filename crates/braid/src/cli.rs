@@ -13,8 +13,9 @@ use clap::{Args, Parser, Subcommand};
 pub use settings::{DataArgs, SettingArgs};
 
 pub use labs::{
-    BatchIsolationArgs, Lab, LabArgs, LabCommand, LmsStarvationArgs, LogoutStormArgs, NetCheckArgs,
-    NetCheckLabArgs, RowCacheArgs, SequenceCacheArgs, SlowLogArgs, SmallTableIndexArgs,
+    AllArgs, BatchIsolationArgs, Lab, LabArgs, LabCommand, LmsStarvationArgs, LogoutStormArgs,
+    NetCheckArgs, NetCheckLabArgs, RowCacheArgs, SequenceCacheArgs, SlowLogArgs,
+    SmallTableIndexArgs,
 };
 
 /// The database directory of commands that name none.

@@ -260,6 +260,35 @@ mod tests {
         assert_eq!(t.0, "a{b=\"x\\\"\\\\\\n\",c=\"y\"} 1.5\nd 2\n");
     }
 
+    /// Every metric of the dashboard, and every statistic that it names, is one that is told.
+    #[test]
+    fn the_dashboard_asks_for_what_there_is() {
+        let told = metrics(1);
+        let file = std::fs::read_to_string("../../docs/grafana.json").unwrap();
+        let dashboard: serde_json::Value = serde_json::from_str(&file).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let targets = panels
+            .iter()
+            .filter_map(|p| p["targets"].as_array())
+            .flatten();
+        let asked: Vec<&str> = targets.map(|t| t["expr"].as_str().unwrap()).collect();
+        assert!(asked.len() >= 8, "{asked:?}");
+        for query in asked {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let words = query.split(|c| !is_part(c));
+            for metric in words.filter(|word| word.starts_with("braid_")) {
+                let metric = metric.trim_end_matches("_bucket");
+                assert!(told.contains(&format!("# TYPE {metric} ")), "{metric}");
+            }
+            let Some((_, names)) = query.split_once("name=~\"") else {
+                continue;
+            };
+            for name in names.split('"').next().unwrap().split('|') {
+                assert!(told.contains(&format!("{{name=\"{name}\"}}")), "{name}");
+            }
+        }
+    }
+
     #[test]
     fn scrapers_are_answered_and_others_let_go() {
         let address = serve(([127, 0, 0, 1], 0).into(), 3).unwrap();

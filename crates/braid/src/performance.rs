@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
-use workload::{Activity, By, Document, ROW_SOURCES, Snapshot, Span, Table};
+use sql::snapshots::read::{self, Source};
+use workload::{Activity, By, Document, Span, Table};
 
 use crate::Failure;
-use crate::cli::{AshArgs, DataArgs, DoctorArgs, Format, ReportArgs, Shown, Source, TimelineArgs};
+use crate::cli::{self, AshArgs, DataArgs, DoctorArgs, Format, ReportArgs, Shown, TimelineArgs};
 use crate::control::{State, Status};
 use crate::demo::session::told;
 use crate::user;
@@ -18,10 +20,13 @@ use crate::user;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to an open instance.
-struct Asked(Client);
+struct Asked {
+    client: Client,
+    warnings: Receiver<String>,
+}
 
 impl Asked {
-    fn connect(of: &Source) -> Result<Asked, Failure> {
+    fn connect(of: &cli::Source) -> Result<Asked, Failure> {
         let data = &of.data.data;
         let all = Status::read_all(data)?;
         let is_open = |s: &&Status| s.is_running() && s.state == State::Open;
@@ -37,15 +42,31 @@ impl Asked {
         if let Ok(password) = std::env::var("PGPASSWORD") {
             config.password(password);
         }
+        let (warned, warnings) = channel();
+        config.notice_callback(move |notice| {
+            if notice.severity() == "WARNING" {
+                // Nobody listens any more once the connection is given up.
+                let _ = warned.send(notice.message().to_string());
+            }
+        });
         let client = config.connect(NoTls).map_err(|e| {
             let (instance, why) = (open.instance, told(&e));
             Failure(format!("cannot connect to instance {instance}: {why}"))
         })?;
-        Ok(Asked(client))
+        Ok(Asked { client, warnings })
+    }
+}
+
+impl Source for Asked {
+    type Error = Failure;
+
+    fn warnings(&mut self) -> String {
+        let all: Vec<String> = self.warnings.try_iter().collect();
+        all.join("\n")
     }
 
     fn table(&mut self, name: &str, sql: &str) -> Result<Table, Failure> {
-        let answers = (self.0.simple_query(sql))
+        let answers = (self.client.simple_query(sql))
             .map_err(|e| Failure(format!("cannot read {name}: {}", told(&e))))?;
         let mut table = Table {
             name: name.to_string(),
@@ -65,81 +86,13 @@ impl Asked {
         }
         Ok(table)
     }
+}
 
-    /// A snapshot that was taken.
-    fn snapshot(&mut self, id: i64) -> Result<Snapshot, Failure> {
-        let head = format!(
-            "select format, snap_time, extract(epoch from snap_time) as seconds, scn, missing \
-             from perfstat.snapshot where snap_id = {id}"
-        );
-        let head = self.table("snapshot", &head)?;
-        let Some(row) = head.rows().next() else {
-            return Err(Failure(format!(
-                "there is no snapshot {id}; braid report --list shows those that there are"
-            )));
-        };
-        let mut snapshot = Snapshot {
-            id,
-            format: row.number("format")? as i64,
-            time: row.text("snap_time")?.to_string(),
-            seconds: row.number("seconds")?,
-            scn: row.text("scn")?.to_string(),
-            missing: row.text("missing")?.to_string(),
-            tables: BTreeMap::new(),
-        };
-        if snapshot.format != workload::FORMAT {
-            // Its tables may be other ones; the span says so.
-            return Ok(snapshot);
-        }
-        for (name, _) in sql::snapshot_queries() {
-            let sql = match name {
-                "sqltext" => format!(
-                    "select * from perfstat.sqltext where sql_id in (select sql_id from \
-                     perfstat.sqlstats where snap_id = {id})"
-                ),
-                // They are for the history of sessions.
-                "ash" => continue,
-                name => format!("select * from perfstat.{name} where snap_id = {id}"),
-            };
-            let table = self.table(name, &sql)?;
-            snapshot.tables.insert(name.to_string(), table);
-        }
-        Ok(snapshot)
-    }
-
-    /// What is counted now, without a snapshot of it.
-    fn now(&mut self) -> Result<Snapshot, Failure> {
-        let sql =
-            "select clock_timestamp() as time, extract(epoch from clock_timestamp()) as seconds";
-        let clock = self.table("clock", sql)?;
-        let mut snapshot = Snapshot {
-            format: workload::FORMAT,
-            ..Snapshot::default()
-        };
-        if let Some(row) = clock.rows().next() {
-            snapshot.time = row.text("time")?.to_string();
-            snapshot.seconds = row.number("seconds")?;
-        }
-        for (name, query) in sql::snapshot_queries() {
-            if name != "ash" {
-                let table = self.table(name, &query)?;
-                snapshot.tables.insert(name.to_string(), table);
-            }
-        }
-        Ok(snapshot)
-    }
-
-    /// Whether there is a table of snapshots.
-    fn has_snapshots(&mut self) -> Result<bool, Failure> {
-        let sql = "select 1 as one from pg_tables where schemaname = 'perfstat' \
-                   and tablename = 'snapshot'";
-        Ok(!self.table("pg_tables", sql)?.rows.is_empty())
-    }
-
+impl Asked {
     /// Whether the tables of snapshots are there and as this program reads them. A note says that
     /// they are passed over if they are not.
     fn can_read_snapshots(&mut self, notes: &mut Vec<String>) -> Result<bool, Failure> {
-        if !self.has_snapshots()? {
+        if !read::are_there(self)? {
             return Ok(false);
         }
         let sql = "select distinct format from perfstat.snapshot order by format";
@@ -156,59 +109,6 @@ impl Asked {
         }
         Ok(true)
     }
-
-    /// The snapshots, the oldest first.
-    fn snapshots(&mut self) -> Result<Table, Failure> {
-        if !self.has_snapshots()? {
-            return Err(Failure(
-                "there are no snapshots yet: one is taken every snapshot_interval, and by \
-                 select create_snapshot()"
-                    .to_string(),
-            ));
-        }
-        let sql = "select snap_id, snap_time, scn, taken_by, took_micro, missing \
-                   from perfstat.snapshot order by snap_id";
-        self.table("snapshot", sql)
-    }
-
-    /// The snapshots between which a report is made: those that are named, or the last two.
-    fn ends(&mut self, from: Option<i64>, to: Option<i64>) -> Result<(i64, i64), Failure> {
-        let mut ids = Vec::new();
-        for row in self.snapshots()?.rows() {
-            ids.push(row.number("snap_id")? as i64);
-        }
-        let to = match to.or(ids.last().copied()) {
-            Some(to) => to,
-            None => return Err(Failure("there are no snapshots yet".to_string())),
-        };
-        let before = ids.iter().rev().find(|id| **id < to).copied();
-        match from.or(before) {
-            Some(from) => Ok((from, to)),
-            None => Err(Failure(format!(
-                "there is no snapshot before {to}, and a report is of the time between two: \
-                 select create_snapshot() takes one"
-            ))),
-        }
-    }
-
-    fn span(&mut self, (from, to): (i64, i64), instance: Option<u16>) -> Result<Span, Failure> {
-        let (begin, mut end) = (self.snapshot(from)?, self.snapshot(to)?);
-        if end.format == workload::FORMAT {
-            let steps = self.table(ROW_SOURCES, &row_sources(from, to))?;
-            end.tables.insert(ROW_SOURCES.to_string(), steps);
-        }
-        Ok(Span::new(begin, end, instance)?)
-    }
-}
-
-/// Samples of clients' sessions between two snapshots, by step of a plan and event. A kept sample
-/// stands for ten seconds.
-fn row_sources(from: i64, to: i64) -> String {
-    let by = "inst_id, sql_id, sql_plan_hash_value, sql_plan_line_id, sql_plan_operation, event";
-    format!(
-        "select {by}, count(*) * 10 as seconds from perfstat.ash where snap_id > {from} and \
-         snap_id <= {to} and session_type = 'USER' and sql_id is not null group by {by}"
-    )
 }
 
 fn no_instance(data: &Path) -> Failure {
@@ -235,7 +135,7 @@ fn show(document: &Document, shown: &Shown) -> Result<ExitCode, Failure> {
 pub fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let mut asked = Asked::connect(&args.source)?;
     if args.list {
-        for row in asked.snapshots()?.rows() {
+        for row in read::list(&mut asked)?.rows() {
             let (id, time) = (row.text("snap_id")?, row.text("snap_time")?);
             let (scn, by) = (row.text("scn")?, row.text("taken_by")?);
             let missing = match row.text("missing")? {
@@ -246,8 +146,8 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let ends = asked.ends(args.from, args.to)?;
-    let span = asked.span(ends, args.instance)?;
+    let ends = read::ends(&mut asked, args.from, args.to)?;
+    let span = read::span(&mut asked, ends, args.instance)?;
     let document = match &args.diff {
         None => workload::report(&span)?,
         Some(second) => {
@@ -256,7 +156,7 @@ pub fn report(args: &ReportArgs) -> Result<ExitCode, Failure> {
                     "--diff takes two snapshots, as --diff 7,8".to_string(),
                 ));
             };
-            let second = asked.span((from, to), args.instance)?;
+            let second = read::span(&mut asked, (from, to), args.instance)?;
             workload::diff(&span, &second)?
         }
     };
@@ -268,13 +168,13 @@ pub fn doctor(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let mut asked = Asked::connect(&args.source)?;
     let span = match (args.from, args.to) {
         (None, None) => {
-            let begin = asked.now()?;
+            let begin = read::now(&mut asked)?;
             std::thread::sleep(Duration::from_secs(args.seconds.into()));
-            Span::new(begin, asked.now()?, args.instance)?
+            Span::new(begin, read::now(&mut asked)?, args.instance)?
         }
         (from, to) => {
-            let ends = asked.ends(from, to)?;
-            asked.span(ends, args.instance)?
+            let ends = read::ends(&mut asked, from, to)?;
+            read::span(&mut asked, ends, args.instance)?
         }
     };
     show(&workload::doctor::document(&span)?, &args.shown)
@@ -285,24 +185,64 @@ pub fn findings_of<R>(
     data: &Path,
     work: impl FnOnce() -> Result<R, Failure>,
 ) -> Result<(R, Vec<workload::doctor::Finding>), Failure> {
-    let source = Source {
+    let source = cli::Source {
         data: DataArgs {
             data: data.to_path_buf(),
         },
         user: None,
     };
     let mut asked = Asked::connect(&source)?;
-    let begin = asked.now()?;
+    let begin = read::now(&mut asked)?;
     let done = work()?;
-    let span = Span::new(begin, asked.now()?, None)?;
+    let span = Span::new(begin, read::now(&mut asked)?, None)?;
     Ok((done, workload::doctor::findings(&span)?))
 }
 
 /// Columns of samples that the report counts by.
-const SAMPLE: &str = "extract(epoch from sample_time) as at, inst_id, session_id, program, event, \
-                      wait_class, sql_id, blocking_instance, blocking_session, object_name, \
-                      transaction_id, p2, sql_plan_hash_value, sql_plan_line_id, \
-                      sql_plan_operation";
+const SAMPLE: &str = "inst_id, session_id, program, event, wait_class, sql_id, blocking_instance, \
+                      blocking_session, object_name, transaction_id, p2, sql_plan_hash_value, \
+                      sql_plan_line_id, sql_plan_operation";
+
+/// Seconds by which the clock of an instance's host is ahead of that of the instance that is asked.
+/// Samples have the time of their host.
+struct Clocks(BTreeMap<String, f64>);
+
+impl Clocks {
+    /// Seconds that do not tell a clock from an answer that took long.
+    const NEAR: f64 = 3.0;
+
+    fn of(asked: &mut Asked, notes: &mut Vec<String>) -> Result<Clocks, Failure> {
+        let sql = "select i.inst_id, extract(epoch from i.host_time - h.host_time) as ahead \
+                   from gv$instance i, v$instance h where i.host_time is not null";
+        let mut clocks = BTreeMap::new();
+        for row in asked.table("gv$instance", sql)?.rows() {
+            let (instance, ahead) = (row.text("inst_id")?, row.number("ahead")?);
+            if ahead.abs() > Clocks::NEAR {
+                notes.push(format!(
+                    "the clock of the host of instance {instance} is {:.0} s {} that of the one \
+                     that was asked, and its samples are told by the latter",
+                    ahead.abs(),
+                    if ahead > 0.0 { "ahead of" } else { "behind" },
+                ));
+                clocks.insert(instance.to_string(), ahead);
+            }
+        }
+        Ok(Clocks(clocks))
+    }
+
+    /// The time of a sample by the clock of the instance that is asked, in SQL.
+    fn of_samples(&self) -> String {
+        let mut of = "sample_time".to_string();
+        if !self.0.is_empty() {
+            of += " - case inst_id";
+            for (instance, ahead) in &self.0 {
+                of += &format!(" when {instance} then interval '{ahead} seconds'");
+            }
+            of += " else interval '0' end";
+        }
+        format!("({of})")
+    }
+}
 
 /// Runs `braid ash`.
 pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {
@@ -326,16 +266,19 @@ pub fn ash(args: &AshArgs) -> Result<ExitCode, Failure> {
         .next()
         .ok_or_else(|| Failure("no answer".to_string()))?;
     let (begin, end) = (bounds.text("begin")?, bounds.text("end")?);
+    let mut notes = Vec::new();
+    let clocks = Clocks::of(&mut asked, &mut notes)?;
     let mut of = format!(
-        "session_type = 'USER' and sample_time >= '{begin}'::timestamptz \
-         and sample_time <= '{end}'::timestamptz"
+        "session_type = 'USER' and {at} >= '{begin}'::timestamptz and {at} <= '{end}'::timestamptz",
+        at = clocks.of_samples()
     );
     if let Some(k) = args.instance {
         of += &format!(" and inst_id = {k}");
     }
-    let mut notes = Vec::new();
     let has_kept = asked.can_read_snapshots(&mut notes)?;
-    let samples = samples(&mut asked, &of, has_kept)?;
+    let samples = samples(&mut asked, &clocks, &of, has_kept)?;
+    // What an instance that does not answer has in memory is not counted.
+    notes.extend(asked.warnings().lines().map(str::to_string));
     let texts = texts(&mut asked, has_kept)?;
     let holders = asked.table(
         "gv$session",
@@ -389,19 +332,23 @@ pub fn timeline(args: &TimelineArgs) -> Result<ExitCode, Failure> {
 
 /// Samples in memory, each of a second, and those of snapshots from before, each of ten, if they
 /// can be read.
-fn samples(asked: &mut Asked, of: &str, has_kept: bool) -> Result<Table, Failure> {
-    let live = format!("select 1 as weight, {SAMPLE} from gv$active_session_history where {of}");
+fn samples(asked: &mut Asked, clocks: &Clocks, of: &str, has_kept: bool) -> Result<Table, Failure> {
+    let at = format!("extract(epoch from {})", clocks.of_samples());
+    let live = format!(
+        "select 1 as weight, {at} as at, {SAMPLE} from gv$active_session_history where {of}"
+    );
     let mut samples = asked.table("gv$active_session_history", &live)?;
     if !has_kept {
         return Ok(samples);
     }
-    let sql = "select inst_id, extract(epoch from min(sample_time)) as first \
-               from gv$active_session_history group by inst_id";
+    let sql = format!(
+        "select inst_id, min({at}) as first from gv$active_session_history group by inst_id"
+    );
     let mut first: BTreeMap<String, f64> = BTreeMap::new();
-    for row in asked.table("gv$active_session_history", sql)?.rows() {
+    for row in asked.table("gv$active_session_history", &sql)?.rows() {
         first.insert(row.text("inst_id")?.to_string(), row.number("first")?);
     }
-    let kept = format!("select 10 as weight, {SAMPLE} from perfstat.ash where {of}");
+    let kept = format!("select 10 as weight, {at} as at, {SAMPLE} from perfstat.ash where {of}");
     let kept = asked.table("perfstat.ash", &kept)?;
     for (row, cells) in kept.rows().zip(&kept.rows) {
         let in_memory = first.get(row.text("inst_id")?);

@@ -92,6 +92,9 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
     params.state("interconnect_port", interconnect_port.to_string());
     params.state("port", port.to_string());
     params.state("instance_number", instance.to_string());
+    if let Some(dir) = params.dir().map(|dir| dir.display().to_string()) {
+        params.state("data_directory", dir);
+    }
     params.state("max_connections", params.int("max_sessions").to_string());
     Ok(params)
 }

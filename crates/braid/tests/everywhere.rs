@@ -122,6 +122,7 @@ fn every_view_has_the_rows_of_both_instances() {
         "gv$sysstat",
         "gv$parameter",
         "gv$process",
+        "gv$bgprocess",
         "gv$latch",
         "gv$system_event",
     ];

@@ -22,7 +22,15 @@ fn lab(name: &str, args: &[&str]) -> Value {
     let reached = goals.iter().all(|goal| goal["met"] == true);
     let code = output.status.code();
     assert_eq!(code, Some(i32::from(!reached)), "braid {all:?}: {said}");
+    time_adds_up(&report);
     report
+}
+
+/// What is neither processor, wait nor run queue is 2 % at most.
+fn time_adds_up(report: &Value) {
+    let (all, unaccounted) = (figure(report, "db_time_s"), figure(report, "unaccounted_s"));
+    println!("DB time {all} s, of which {unaccounted} s are unaccounted");
+    assert!(all > 0.0 && unaccounted <= all * 0.02 + 0.05, "{report}");
 }
 
 fn figure(report: &Value, name: &str) -> f64 {
@@ -144,6 +152,43 @@ fn a_small_window_clamps_a_long_line() {
     assert_eq!(report["goals"][2]["ours"], "net.ipv4.tcp_rmem");
 }
 
+/// Two small ones are enough to see that each is run and told of.
+#[test]
+fn all_labs_are_run_one_after_the_other() {
+    let scratch = Scratch::new("lab-all");
+    let (data, port) = (scratch.text("data"), free_ports(3).to_string());
+    let mut args = vec![
+        "lab",
+        "all",
+        "--json",
+        "--rounds",
+        "1",
+        "--buffer-cache",
+        "16MB",
+    ];
+    args.extend(["--data", &data, "--port", &port]);
+    for slow in [
+        "sequence-cache",
+        "batch-isolation",
+        "lms-starvation",
+        "slow-log",
+        "small-table-index",
+        "row-cache",
+    ] {
+        args.extend(["--without", slow]);
+    }
+    let output = braid(&args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("braid lab: net-check (2 of 2)"), "{said}");
+    let reports: Value = serde_json::from_slice(&output.stdout).expect(&said);
+    let reports = reports.as_array().expect("reports");
+    assert_eq!(reports.len(), 2, "{said}");
+    let is_met = |goal: &Value| goal["met"] == true;
+    let goals = |report: &Value| report["goals"].as_array().expect("goals").clone();
+    let reached = reports.iter().all(|r| goals(r).iter().all(is_met));
+    assert_eq!(output.status.success(), reached, "{said}");
+}
+
 #[test]
 fn labs_are_listed() {
     let output = braid(&["lab", "--list"]);
@@ -163,6 +208,7 @@ fn labs_are_listed() {
 fn what_a_lab_does_not_know_is_refused() {
     for args in [
         &["lab", "no-such-lab"][..],
+        &["lab", "all", "--without", "no-such-lab"],
         &["lab", "sequence-cache", "--rounds", "0"],
         &["lab", "sequence-cache", "--rows", "1"],
     ] {

@@ -35,6 +35,7 @@ export function activity(rows, width, label, options = {}) {
       layer.values[at] += row.sessions / Math.max(1, samplings.get(`${row.inst_id}/${row.at}`));
     }
   }
+  if (!all.length) return el('p', { class: 'faint' }, 'No session was seen.');
   return stacked(label, all, layers, { width, ...options });
 }
 

@@ -134,6 +134,8 @@ export function locks(data) {
     seen.add(of);
     const row = own.get(of);
     const [instance, sid] = of.split(':');
+    // A wait is told in pieces, and how long it has lasted is the lock's.
+    const waited = Math.max(0, ...(wants.get(of) || []).map((lock) => lock.ctime_micro));
     const wanted = (wants.get(of) || []).map((lock) =>
       `${lock.type} ${lock.relname || `${lock.id1}, ${lock.id2}`} ${lock.mode_requested || ''}`);
     const waiters = below.get(of) || [];
@@ -141,7 +143,7 @@ export function locks(data) {
       row ? [`${row.username || ''} `, el('span', { class: 'faint' },
         `${row.program || ''}, ${row.status}${row.in_transaction ? ', in a transaction' : ''}`)]
         : 'which does not answer or has ended',
-      row && row.blocking_session !== null ? `, waits ${micros(row.wait_time_micro)} for `
+      row && row.blocking_session !== null ? `, waits ${micros(waited || row.wait_time_micro)} for `
         + `${wanted.join('; ') || row.event}` : '',
       row && row.sql_text ? el('pre', {}, row.sql_text) : null,
       waiters.length ? el('ul', { class: 'tree' },

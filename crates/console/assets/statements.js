@@ -1,7 +1,7 @@
 // Statements, and one of them.
 
 import {
-  bytes, clock, el, grouped, micros, number, objects, section, sum, table,
+  bytes, clock, el, facts, grouped, micros, number, objects, section, sum, table,
 } from './dom.js';
 import { bar, legend } from './chart.js';
 import { activity, classColumn, toStatement } from './parts.js';
@@ -68,7 +68,6 @@ export function statement(data, { width, parameters }) {
     ['Disk reads', 'disk_reads', number], ['Block changes', 'db_block_changes', number],
     ['Redo', 'redo_size', bytes], ['Blocks of other instances', 'gc_blocks_received', number],
     ['Rows', 'rows_processed', number], ['Fetches', 'fetches', number],
-    ['Parse calls', 'parse_calls', number], ['Plans made', 'loads', number],
     ['Failures', 'failures', number],
   ].map(([name, column, show]) => ({ name, value: all(column), show }));
   return {
@@ -104,7 +103,16 @@ export function statement(data, { width, parameters }) {
         { title: 'Seconds', value: (r) => r.seconds, show: (r) => number(r.seconds) },
       ], objects(events), { filter: false, label: 'events' })),
       section('Shared cursor statistics',
-        'A line for each instance, plan and role that has run it.',
+        'A cursor, and a line, for each instance, plan and role that has run it. Planned again: '
+        + 'its definitions had changed, or others had taken its place in the cache.',
+        rows.length ? facts([
+          ['Total parses', number(all('parse_calls'))], ['Hard parses', number(all('loads'))],
+          ['Planned again', number(sum(rows, (row) => Math.max(0, row.loads - 1)))],
+          ['Cursors', number(rows.length)],
+          ['Plans', number(new Set(rows.map((row) => row.plan_hash_value)).size)],
+          ['Text', bytes(new TextEncoder().encode(rows[0].sql_text).length)],
+          ['First loaded', clock(Math.min(...rows.map((row) => row.first_load)))],
+        ]) : null,
         table('cursors', [
           { title: 'Instance', value: (r) => r.inst_id },
           { title: 'Plan', left: true, code: true, value: (r) => r.plan_hash_value },

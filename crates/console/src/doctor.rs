@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use sql::snapshots::read::{self, Source};
+use sql::snapshots::texts;
 use sql::{Error, SqlSession};
-use workload::{Document, Snapshot, Span};
-
-use crate::table;
+use workload::{Document, Snapshot, Span, Table};
 
 /// The shortest time of which findings are made.
 const SHORTEST: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ struct Looks {
 impl Doctor {
     /// Looks for a user. Null if there is nothing to compare with yet.
     pub fn look(&self, user: &str, session: &mut SqlSession) -> Result<Value, Error> {
-        let (at, now) = (Instant::now(), snapshot(session)?);
+        let (at, now) = (Instant::now(), read::now(&mut Asked(session))?);
         let begin = {
             let mut users = self.0.lock();
             let looks = users.entry(user.to_string());
@@ -80,32 +80,25 @@ impl Looks {
     }
 }
 
-/// What all instances have counted so far.
-fn snapshot(session: &mut SqlSession) -> Result<Snapshot, Error> {
-    let clock = "/* braid console */ select clock_timestamp()::text as time, \
-                 extract(epoch from clock_timestamp())::text as seconds";
-    let clock = table::snapshot(session, "clock", clock)?;
-    let mut snapshot = Snapshot {
-        format: workload::FORMAT,
-        ..Snapshot::default()
-    };
-    let told = |e: workload::Error| Error::new("XX000", e.to_string());
-    if let Some(row) = clock.rows().next() {
-        snapshot.time = row.text("time").map_err(told)?.to_string();
-        snapshot.seconds = row.number("seconds").map_err(told)?;
-    }
-    for (name, query) in sql::snapshot_queries() {
-        let query = match name {
-            // Samples are for the history of sessions.
-            "ash" => continue,
+/// The session as the reader of what is counted asks it.
+struct Asked<'a>(&'a mut SqlSession);
+
+impl Source for Asked<'_> {
+    type Error = Error;
+
+    fn table(&mut self, name: &str, sql: &str) -> Result<Table, Error> {
+        match name {
             // Looks are kept in memory, and findings show the begin of a text.
-            "sqltext" => TEXTS.to_string(),
-            _ => format!("/* braid console */ {query}"),
-        };
-        let table = table::snapshot(session, name, &query)?;
-        snapshot.tables.insert(name.to_string(), table);
+            "sqltext" => texts(self.0, name, TEXTS),
+            _ => texts(self.0, name, &format!("/* braid console */ {sql}")),
+        }
     }
-    Ok(snapshot)
+
+    fn warnings(&mut self) -> String {
+        let notices = self.0.take_messages().notices;
+        let all: Vec<String> = notices.into_iter().map(|n| n.message).collect();
+        all.join("\n")
+    }
 }
 
 fn shown(document: &Document) -> Value {

@@ -401,8 +401,7 @@ const REDO: Page = Page {
         (
             "processes",
             "/* braid console */ select p.inst_id, p.pname, p.cpu_used_micro, p.runnable_micro, \
-             p.priority, p.cpus, p.priority_refused from gv$process p \
-             where p.background is not null order by p.inst_id, p.cpu_used_micro desc limit 400",
+             p.priority, p.cpus, p.priority_refused from gv$bgprocess p order by p.inst_id, p.cpu_used_micro desc limit 400",
         ),
     ],
     has_findings: false,

@@ -1,4 +1,4 @@
-//! The rows of a query as JSON, and as the tables that the doctor reads.
+//! The rows of a query as JSON.
 
 use block::value::DatumRef;
 use serde_json::{Map, Number, Value};
@@ -9,32 +9,32 @@ use sql::{ColumnDesc, Completion, Error, Params, RowSink, SqlSession, SqlType};
 const MAX_ROWS: usize = 200_000;
 
 /// Takes rows.
-struct Rows<'a, T> {
+struct Rows<'a> {
     columns: &'a [ColumnDesc],
     io: IoSettings,
-    cell: fn(&ColumnDesc, DatumRef<'_>, &IoSettings) -> T,
-    rows: Vec<Vec<T>>,
+    rows: Vec<Value>,
 }
 
-impl<T> RowSink for Rows<'_, T> {
+impl RowSink for Rows<'_> {
     fn row(&mut self, row: &[DatumRef<'_>]) -> Result<(), Error> {
         if self.rows.len() == MAX_ROWS {
             let message = format!("a page of the console shows {MAX_ROWS} rows at most");
             return Err(Error::new("54000", message));
         }
         let cells = self.columns.iter().zip(row);
-        let cells = cells.map(|(column, value)| (self.cell)(column, *value, &self.io));
-        self.rows.push(cells.collect());
+        let cells = cells.map(|(column, given)| value(column, *given, &self.io));
+        self.rows.push(Value::Array(cells.collect()));
         Ok(())
     }
 }
 
-fn run<T>(
+/// The answer to a query: `{"columns": [..], "rows": [[..], ..]}`. Numbers are numbers, as far as a
+/// script has them exactly.
+pub fn json(
     session: &mut SqlSession,
     sql: &str,
     parameters: &[Option<&str>],
-    cell: fn(&ColumnDesc, DatumRef<'_>, &IoSettings) -> T,
-) -> Result<(Vec<String>, Vec<Vec<T>>), Error> {
+) -> Result<Value, Error> {
     let values: Vec<Option<&[u8]>> = parameters.iter().map(|p| p.map(str::as_bytes)).collect();
     let statement = session.parse(sql, &[])?;
     let params = Params {
@@ -46,40 +46,17 @@ fn run<T>(
     let mut rows = Rows {
         columns,
         io: session.io_settings(),
-        cell,
         rows: Vec::new(),
     };
     let done = session.execute(&mut portal, 0, &mut rows)?;
     debug_assert!(matches!(done, Completion::Complete(_)));
     let rows = rows.rows;
     session.sync()?;
-    Ok((columns.iter().map(|c| c.name.clone()).collect(), rows))
-}
-
-/// The answer to a query: `{"columns": [..], "rows": [[..], ..]}`. Numbers are numbers, as far as a
-/// script has them exactly.
-pub fn json(
-    session: &mut SqlSession,
-    sql: &str,
-    parameters: &[Option<&str>],
-) -> Result<Value, Error> {
-    let (columns, rows) = run(session, sql, parameters, value)?;
-    let rows = rows.into_iter().map(Value::Array).collect();
+    let columns = columns.iter().map(|c| Value::String(c.name.clone()));
     let mut table = Map::new();
-    let columns = columns.into_iter().map(Value::String).collect();
-    table.insert("columns".to_string(), Value::Array(columns));
+    table.insert("columns".to_string(), Value::Array(columns.collect()));
     table.insert("rows".to_string(), Value::Array(rows));
     Ok(Value::Object(table))
-}
-
-/// The answer to a query as a table of a snapshot.
-pub fn snapshot(session: &mut SqlSession, name: &str, sql: &str) -> Result<workload::Table, Error> {
-    let (columns, rows) = run(session, sql, &[], text)?;
-    Ok(workload::Table {
-        name: name.to_string(),
-        columns,
-        rows,
-    })
 }
 
 fn text(column: &ColumnDesc, value: DatumRef<'_>, io: &IoSettings) -> Option<String> {

@@ -17,7 +17,9 @@
 //! - The asker fetches an answer page by page. So a slow reader delays nobody, and a page is small
 //!   enough not to hold up the blocks that share its lane.
 //! - Nobody waits for ever. If an instance says nothing for as long as the asker has patience, the
-//!   result says that its answer is missing, with its name and the reason.
+//!   result says that its answer is missing, with its name and the reason. Until it says something
+//!   again, those who ask all wait for it [`OF_THE_SILENT`] at most: a page of twenty views about
+//!   what is wrong must not wait twenty times for the instance that is wrong.
 //! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for
 //!   their further pages. Whatever exceeds a limit is answered with an error that says so.
 //! - Messages may be lost with their connection, or come twice. The asker asks again for a page
@@ -58,6 +60,9 @@ const QUEUE_MAX: usize = 1024;
 const KEPT_MAX_BYTES: usize = 2 * ANSWER_MAX_BYTES;
 /// How long an answer is kept. A reader that has not asked for the next page for so long is gone.
 const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// Most patience with an instance that has let a question pass and has said nothing since.
+const OF_THE_SILENT: Duration = Duration::from_millis(250);
 
 /// Makes the answer to a question.
 pub type Responder = Box<dyn Fn(&[u8]) -> std::result::Result<Vec<u8>, String> + Send + Sync>;
@@ -121,6 +126,8 @@ pub struct Inquiries {
     /// The members as last told; empty as long as this instance has always been alone.
     members: Mutex<Vec<InstanceId>>,
     open: Mutex<(u64, HashMap<u64, Open>)>,
+    /// Those who have let a question pass, and have said nothing since.
+    silent: Mutex<Vec<InstanceId>>,
     inbox: Mutex<Inbox>,
     asked: Condvar,
     worker: Worker,
@@ -137,6 +144,7 @@ impl Inquiries {
             responder: OnceLock::new(),
             members: Mutex::default(),
             open: Mutex::new((u64::from(incarnation) << 32, HashMap::default())),
+            silent: Mutex::default(),
             inbox: Mutex::default(),
             asked: Condvar::new(),
             worker: Worker::default(),
@@ -169,7 +177,7 @@ impl Inquiries {
         let answers = asking
             .numbers
             .iter()
-            .map(|n| self.await_answer(*n, patience));
+            .map(|n| self.await_answer(*n, patience, OF_THE_SILENT.min(patience)));
         let answers = answers.collect::<Result<Vec<_>>>()?;
         Ok((answers, made))
     }
@@ -188,7 +196,7 @@ impl Inquiries {
             of: self,
             numbers: self.begin(&[to], question),
         };
-        let (_, answer) = self.await_answer(asking.numbers[0], patience)?;
+        let (_, answer) = self.await_answer(asking.numbers[0], patience, patience)?;
         Ok(answer)
     }
 
@@ -229,7 +237,13 @@ impl Inquiries {
         (first..=open.0).collect()
     }
 
-    fn await_answer(&self, number: u64, patience: Duration) -> Result<Answer> {
+    /// Waits for an answer. Patience with those who have been silent before is another.
+    fn await_answer(
+        &self,
+        number: u64,
+        patience: Duration,
+        with_the_silent: Duration,
+    ) -> Result<Answer> {
         loop {
             let (to, waiter, deadline) = {
                 let mut open = self.open.lock();
@@ -241,8 +255,16 @@ impl Inquiries {
                     let bytes = std::mem::take(&mut q.bytes);
                     return Ok((q.to, outcome.map(|()| bytes)));
                 }
+                let mut silent = self.silent.lock();
+                let patience = match silent.contains(&q.to) {
+                    true => with_the_silent,
+                    false => patience,
+                };
                 let deadline = q.heard + patience;
                 if deadline <= seam::now() {
+                    if !silent.contains(&q.to) {
+                        silent.push(q.to);
+                    }
                     return Ok((q.to, Err(Missing::Silent(patience))));
                 }
                 (q.to, q.waiter.clone(), deadline)
@@ -492,6 +514,7 @@ impl Layer for Inquiries {
         body: &[u8],
         _: Option<&BlockBuf>,
     ) -> std::result::Result<(), String> {
+        self.silent.lock().retain(|k| *k != from);
         let told = Head::decode(kind, body).and_then(|(head, behind)| match head {
             Head::Ask { id, page } => {
                 self.was_asked(from, (id, page), behind);
@@ -524,6 +547,7 @@ impl Layer for Inquiries {
                 q.waiter.wake();
             }
         }
+        self.silent.lock().clear();
         let mut inbox = self.inbox.lock();
         inbox.queue.retain(|a| up.contains(&a.from));
         inbox.kept.retain(|(from, _), _| up.contains(from));

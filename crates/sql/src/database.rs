@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use block::ObjectId;
@@ -40,6 +41,7 @@ pub struct Database {
     pub(crate) statements: Statements,
     pub(crate) usage: Usage,
     started_micros: i64,
+    started: Instant,
 }
 
 /// Changes that were published: what they dropped is to be forgotten once their commit is over.
@@ -78,6 +80,7 @@ impl Database {
             statements: Statements::default(),
             usage: Usage::since(started_micros),
             started_micros,
+            started: seam::now(),
         });
         SqlSession::make_first_superuser(&database)?;
         const KINDS: [u8; 5] = [
@@ -300,6 +303,11 @@ impl Database {
     /// When the instance was opened, in microseconds from 2000.
     pub fn started_micros(&self) -> i64 {
         self.started_micros
+    }
+
+    /// For how long the instance has been open, in microseconds. No clock that is set moves it.
+    pub fn up_micros(&self) -> u64 {
+        u64::try_from(seam::elapsed(self.started).as_micros()).unwrap_or(u64::MAX)
     }
 }
 

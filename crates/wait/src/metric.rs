@@ -179,8 +179,20 @@ impl Host {
 
     fn read(text: &str) -> Host {
         let line = text.lines().find(|l| l.starts_with("cpu "));
+        Host::of_line(line.unwrap_or_default())
+    }
+
+    /// Of each processor, with its number.
+    fn each(text: &str) -> Vec<(u32, Host)> {
+        let of = |line: &str| {
+            let (number, _) = line.strip_prefix("cpu")?.split_once(' ')?;
+            Some((number.parse().ok()?, Host::of_line(line)))
+        };
+        text.lines().filter_map(of).collect()
+    }
+
+    fn of_line(line: &str) -> Host {
         let fields: Vec<f64> = line
-            .unwrap_or_default()
             .split_whitespace()
             .skip(1)
             .map(|f| f.parse().unwrap_or(0.0) / TICKS_PER_SECOND)
@@ -205,16 +217,41 @@ impl Host {
     }
 }
 
+/// The unit of the machine's times.
+const HUNDREDTHS: &str = "hundredths of a second";
+
 /// The machine's statistics: name, value, and what the value is. Times are in hundredths of a
-/// second.
-pub fn host() -> Vec<(&'static str, f64, &'static str)> {
-    let host = Host::now();
+/// second, those of a processor under names that end with its number.
+pub fn host() -> Vec<(String, f64, &'static str)> {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let mut all: Vec<_> = (whole_host(&Host::read(&stat)).into_iter())
+        .map(|(name, value, what)| (name.to_string(), value, what))
+        .collect();
+    for (number, of) in Host::each(&stat) {
+        for (name, seconds) in [
+            ("USER_TIME", of.user + of.nice),
+            ("SYS_TIME", of.system),
+            ("IOWAIT_TIME", of.io_wait),
+            ("IDLE_TIME", of.idle),
+        ] {
+            let name = format!("{name}_CPU{number}");
+            all.push((name, (seconds * 100.0).round(), HUNDREDTHS));
+        }
+    }
+    all
+}
+
+/// How many threads run or want to, by the fourth field of `/proc/loadavg`: `5/126`.
+fn runnable(loadavg: &str) -> f64 {
+    let field = loadavg.split_whitespace().nth(3).unwrap_or_default();
+    let (runnable, _) = field.split_once('/').unwrap_or_default();
+    runnable.parse().unwrap_or(0.0)
+}
+
+fn whole_host(host: &Host) -> Vec<(&'static str, f64, &'static str)> {
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let first = |path: &str| -> f64 {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let word = text.split_whitespace().next().unwrap_or_default();
-        word.parse().unwrap_or(0.0)
-    };
+    let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = loadavg.split_whitespace().next().unwrap_or_default();
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let bytes = |name: &str| {
         let line = memory.lines().find_map(|l| l.strip_prefix(name));
@@ -229,16 +266,21 @@ pub fn host() -> Vec<(&'static str, f64, &'static str)> {
     };
     vec![
         ("NUM_CPUS", cpus as f64, "CPUs that this instance may use"),
-        ("BUSY_TIME", ticks(host.busy()), "hundredths of a second"),
-        ("IDLE_TIME", ticks(host.idle), "hundredths of a second"),
-        ("USER_TIME", ticks(host.user), "hundredths of a second"),
-        ("NICE_TIME", ticks(host.nice), "hundredths of a second"),
-        ("SYS_TIME", ticks(host.system), "hundredths of a second"),
-        ("IOWAIT_TIME", ticks(host.io_wait), "hundredths of a second"),
+        ("BUSY_TIME", ticks(host.busy()), HUNDREDTHS),
+        ("IDLE_TIME", ticks(host.idle), HUNDREDTHS),
+        ("USER_TIME", ticks(host.user), HUNDREDTHS),
+        ("NICE_TIME", ticks(host.nice), HUNDREDTHS),
+        ("SYS_TIME", ticks(host.system), HUNDREDTHS),
+        ("IOWAIT_TIME", ticks(host.io_wait), HUNDREDTHS),
         (
             "LOAD",
-            first("/proc/loadavg"),
+            load.parse().unwrap_or(0.0),
             "threads that run or want to, average of a minute",
+        ),
+        (
+            "RUNNABLE",
+            runnable(&loadavg),
+            "threads that run or want to, now",
         ),
         ("PHYSICAL_MEMORY_BYTES", bytes("MemTotal:"), "bytes"),
         ("FREE_MEMORY_BYTES", bytes("MemAvailable:"), "bytes"),
@@ -288,5 +330,10 @@ mod tests {
         let host = Host::read("cpu  100 200 300 4000 500 60 40 0 0 0\ncpu0 1 1 1 1\n");
         assert_eq!(host.busy(), 7.0);
         assert_eq!(host.all(), 52.0);
+        let each = Host::each("cpu  9 0 0 0\ncpu0 1 0 0 300 0\ncpu12 200 0 0 1\nintr 5\n");
+        let told: Vec<_> = each.iter().map(|(n, h)| (*n, h.user, h.idle)).collect();
+        assert_eq!(told, [(0, 0.01, 3.0), (12, 2.0, 0.01)]);
+        assert_eq!(runnable("3.30 2.07 1.97 5/126 16406\n"), 5.0);
+        assert_eq!(runnable(""), 0.0);
     }
 }

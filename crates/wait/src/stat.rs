@@ -58,6 +58,9 @@ stats! {
     IndexPurged, "index entries purged";
     RowsPurged, "heap rows purged";
     RowLockWaits, "row lock waits";
+    EnqueueRequests, "enqueue requests";
+    EnqueueWaits, "enqueue waits";
+    EnqueueTimeouts, "enqueue timeouts";
     Deadlocks, "enqueue deadlocks";
     StatementRestarts, "write consistency restarts";
     BytesFromClient, "bytes received via SQL*Net from client";

@@ -7,8 +7,9 @@
 //!
 //! **Invariants.**
 //! - Columns are found by name. One that is missing is an error that names it, never a zero.
-//! - Counters of an instance that was started within the span are no differences: the instance is
-//!   left out, and the report says so.
+//! - Counters of an instance that was started within the span, or of which rows are missing, are no
+//!   differences: the instance is left out, and the report says so.
+//! - How long a span was is told by how long its instances have run, not by the hosts' clocks.
 //! - Each table says how it is read.
 
 mod ash;
@@ -17,6 +18,7 @@ mod diff;
 pub mod doctor;
 mod document;
 mod html;
+mod missing;
 mod sections;
 mod span;
 mod table;
@@ -27,6 +29,7 @@ pub use ash::{Activity, By, activity};
 pub use diff::diff;
 pub use document::{Bar, Chart, Document, Layer, Section};
 pub use html::html;
+pub use missing::rows_are_missing;
 pub use sections::report;
 pub use sections::sql::ROW_SOURCES;
 pub use span::{FORMAT, Snapshot, Span};

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::missing;
 use crate::table::{Error, Row, Table};
 
 /// The layout of the tables that a report reads.
-pub const FORMAT: i64 = 5;
+pub const FORMAT: i64 = 6;
+
+/// Seconds that the clocks of two hosts must differ by to be told of. An instance may take two to
+/// answer.
+const CLOCKS_DIFFER: f64 = 3.0;
 
 /// What all instances had counted at one moment.
 #[derive(Clone, Default, Debug)]
@@ -17,7 +22,7 @@ pub struct Snapshot {
     /// That time in seconds.
     pub seconds: f64,
     pub scn: String,
-    /// What is missing from it, a line for each instance.
+    /// What is missing from it, a line for each instance and view.
     pub missing: String,
     pub tables: BTreeMap<String, Table>,
 }
@@ -31,6 +36,8 @@ pub struct Span {
     pub instances: Vec<String>,
     /// What a reader must know: instances that are left out.
     pub notes: Vec<String>,
+    /// How long it was, by how long its instances have run.
+    seconds: f64,
 }
 
 /// A difference by key.
@@ -42,18 +49,31 @@ impl Snapshot {
         table.ok_or_else(|| Error::NoTable(name.to_string()))
     }
 
-    /// The instances, and when each was started.
-    fn starts(&self) -> Result<BTreeMap<String, String>, Error> {
-        let rows = self.table("instance")?.rows();
-        let open = rows.filter(|r| r.text("status") == Ok("OPEN"));
-        open.map(|r| {
-            Ok((
-                r.text("inst_id")?.to_string(),
-                r.text("startup_time")?.to_string(),
-            ))
-        })
-        .collect()
+    /// The open instances that have given all their rows.
+    fn lives(&self) -> Result<BTreeMap<String, Life<'_>>, Error> {
+        let missing = missing::instances(&self.missing);
+        let mut lives = BTreeMap::new();
+        for row in self.table("instance")?.rows() {
+            let instance = row.text("inst_id")?;
+            if row.text("status")? == "OPEN" && !missing.contains_key(instance) {
+                let life = Life {
+                    started: row.text("startup_time")?,
+                    up_seconds: row.number("uptime_micro")? / 1e6,
+                    clock: row.number("host_seconds")?,
+                };
+                lives.insert(instance.to_string(), life);
+            }
+        }
+        Ok(lives)
     }
+}
+
+/// What a snapshot has of the life of an instance.
+struct Life<'s> {
+    started: &'s str,
+    up_seconds: f64,
+    /// Seconds by the clock of its host.
+    clock: f64,
 }
 
 impl Span {
@@ -68,35 +88,10 @@ impl Span {
                 )));
             }
         }
-        if end.seconds <= begin.seconds {
-            return Err(Error::Span(format!(
-                "snapshot {} of {} is not before snapshot {} of {}",
-                begin.id, begin.time, end.id, end.time
-            )));
-        }
-        let (before, after) = (begin.starts()?, end.starts()?);
-        let mut notes: Vec<String> = Vec::new();
-        for s in [&begin, &end] {
-            notes.extend(s.missing.lines().map(|l| format!("snapshot {}: {l}", s.id)));
-        }
+        let (before, after) = (begin.lives()?, end.lives()?);
         let mut instances = Vec::new();
-        for (k, started) in &after {
-            match before.get(k) {
-                Some(then) if then == started => instances.push(k.clone()),
-                Some(_) => notes.push(format!(
-                    "instance {k} was started again at {started}: its counters began anew, and it \
-                     is left out"
-                )),
-                None => notes.push(format!(
-                    "instance {k} was not there at the beginning, and is left out"
-                )),
-            }
-        }
-        for k in before.keys().filter(|k| !after.contains_key(*k)) {
-            notes.push(format!(
-                "instance {k} was not there at the end, and is left out"
-            ));
-        }
+        let mut notes = left_out((&begin, &before), (&end, &after), &mut instances);
+        notes.extend(clocks(&before, &after, &instances));
         if let Some(one) = instance.map(|k| k.to_string()) {
             if !instances.contains(&one) {
                 let why = notes.join("; ");
@@ -111,16 +106,27 @@ impl Span {
             let why = notes.join("; ");
             return Err(Error::Span(format!("there is no data of this span: {why}")));
         }
+        let lasted = instances
+            .iter()
+            .map(|k| after[k].up_seconds - before[k].up_seconds);
+        let seconds = lasted.fold(f64::NEG_INFINITY, f64::max);
+        if seconds <= 0.0 {
+            return Err(Error::Span(format!(
+                "snapshot {} of {} is not before snapshot {} of {}",
+                begin.id, begin.time, end.id, end.time
+            )));
+        }
         Ok(Span {
             begin,
             end,
             instances,
             notes,
+            seconds,
         })
     }
 
     pub fn seconds(&self) -> f64 {
-        self.end.seconds - self.begin.seconds
+        self.seconds
     }
 
     fn is_of(&self, row: &Row<'_>) -> Result<bool, Error> {
@@ -179,15 +185,105 @@ impl Span {
     }
 }
 
+type Lives<'s> = BTreeMap<String, Life<'s>>;
+
+/// Finds the instances that were there, and the same, for the whole span. Notes tell of the others.
+fn left_out(
+    (begin, before): (&Snapshot, &Lives<'_>),
+    (end, after): (&Snapshot, &Lives<'_>),
+    instances: &mut Vec<String>,
+) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let silent = [
+        ("the beginning", missing::instances(&begin.missing)),
+        ("the end", missing::instances(&end.missing)),
+    ];
+    for (when, missing) in &silent {
+        let told = missing.iter().map(|(k, missing)| missing.told(k, when));
+        notes.extend(told.map(|told| format!("{told}; it is left out")));
+    }
+    let is_told = |k: &str| silent.iter().any(|(_, missing)| missing.contains_key(k));
+    for (k, life) in after {
+        match before.get(k) {
+            Some(then) if then.started == life.started => instances.push(k.clone()),
+            Some(_) => notes.push(format!(
+                "instance {k} was started again at {}: its counters began anew, and it is left out",
+                life.started
+            )),
+            None if is_told(k) => {}
+            None => notes.push(format!(
+                "instance {k} was not there at the beginning, and is left out"
+            )),
+        }
+    }
+    for k in before.keys().filter(|k| !after.contains_key(*k)) {
+        if !is_told(k) {
+            notes.push(format!(
+                "instance {k} was not there at the end, and is left out"
+            ));
+        }
+    }
+    notes
+}
+
+/// Tells of clocks of hosts that differ, and of one that was set within the span.
+fn clocks(before: &Lives<'_>, after: &Lives<'_>, instances: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let Some(first) = instances.first() else {
+        return notes;
+    };
+    for k in instances {
+        let (then, now) = (&before[k], &after[k]);
+        let ahead = now.clock - after[first].clock;
+        if ahead.abs() > CLOCKS_DIFFER {
+            notes.push(format!(
+                "the clock of the host of instance {k} is {:.0} s {} that of instance {first}: \
+                 rates go by how long instances have run, and times of day are those of each host",
+                ahead.abs(),
+                if ahead > 0.0 { "ahead of" } else { "behind" },
+            ));
+        }
+        let set = (now.clock - then.clock) - (now.up_seconds - then.up_seconds);
+        if set.abs() > CLOCKS_DIFFER {
+            notes.push(format!(
+                "the clock of the host of instance {k} was set {} by {:.0} s within the span",
+                if set > 0.0 { "forward" } else { "back" },
+                set.abs()
+            ));
+        }
+    }
+    notes
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
     /// A snapshot with an instance, started then.
-    pub fn snapshot(id: i64, seconds: f64, started: &[(&str, &str)]) -> Snapshot {
-        let rows: Vec<[&str; 3]> = started.iter().map(|(k, at)| [*k, "OPEN", *at]).collect();
-        let rows: Vec<&[&str]> = rows.iter().map(|r| &r[..]).collect();
-        let instance = Table::new("instance", &["inst_id", "status", "startup_time"], &rows);
+    pub fn snapshot(id: i64, seconds: f64, started: &[(&'static str, &'static str)]) -> Snapshot {
+        let up = (seconds * 1e6).to_string();
+        let clock = seconds.to_string();
+        let row = |(k, at): &(&'static str, &'static str)| [*k, "OPEN", *at].map(str::to_string);
+        let rows: Vec<Vec<String>> = (started.iter().map(row))
+            .map(|row| row.into_iter().chain([up.clone(), clock.clone()]).collect())
+            .collect();
+        instances(id, seconds, &rows)
+    }
+
+    /// A snapshot with these instances.
+    fn instances(id: i64, seconds: f64, rows: &[Vec<String>]) -> Snapshot {
+        let rows: Vec<Vec<&str>> = (rows.iter())
+            .map(|row| row.iter().map(String::as_str).collect())
+            .collect();
+        let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
+        let columns = [
+            "inst_id",
+            "status",
+            "startup_time",
+            "uptime_micro",
+            "host_seconds",
+        ];
+        let instance = Table::new("instance", &columns, &rows);
         Snapshot {
             id,
             format: FORMAT,
@@ -235,6 +331,76 @@ pub(crate) mod tests {
         assert!(refused.to_string().contains("format 0"), "{refused}");
         let none = Span::new(snapshot(1, 1.0, &[]), at(2, 20.0), None).unwrap_err();
         assert!(none.to_string().contains("no data"), "{none}");
+    }
+
+    /// An instance that dies while a snapshot is taken has given some of its rows, and not others.
+    #[test]
+    fn an_instance_of_which_rows_are_missing_is_left_out() {
+        let all = [("1", "a"), ("2", "a"), ("3", "a")];
+        let (begin, mut end) = (snapshot(1, 10.0, &all), snapshot(2, 20.0, &all[..2]));
+        let missing = |k, view| missing::rows_are_missing(k, view, "it has died");
+        end.missing = [
+            missing(2, "gv$latch"),
+            missing(3, "gv$instance"),
+            missing(3, "gv$sysstat"),
+        ]
+        .join("\n");
+        let span = Span::new(begin, end, None).unwrap();
+        assert_eq!(span.instances, ["1"]);
+        assert_eq!(
+            span.notes,
+            [
+                "instance 2 did not answer at the end: its rows are missing from gv$latch (it has \
+                 died); it is left out",
+                "instance 3 did not answer at the end: its rows are missing from gv$instance and 1 \
+                 more (it has died); it is left out",
+            ]
+        );
+    }
+
+    /// Two snapshots by instances whose clocks differ by an hour are ten seconds apart all the
+    /// same.
+    #[test]
+    fn a_span_goes_by_how_long_instances_have_run() {
+        let at = |up: f64, clocks: [f64; 2]| {
+            let row = |(k, clock): (&str, f64)| {
+                let up = (up * 1e6).to_string();
+                let mut row = [k, "OPEN", "a"].map(str::to_string).to_vec();
+                row.extend([up, clock.to_string()]);
+                row
+            };
+            instances(
+                1,
+                clocks[0],
+                &["1", "2"]
+                    .into_iter()
+                    .zip(clocks)
+                    .map(row)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let span = Span::new(
+            at(100.0, [5000.0, 8600.0]),
+            at(110.0, [5010.0, 8610.0]),
+            None,
+        );
+        let span = span.unwrap();
+        assert_eq!(span.seconds(), 10.0);
+        let told = "the clock of the host of instance 2 is 3600 s ahead of that of instance 1";
+        assert!(
+            span.notes.len() == 1 && span.notes[0].starts_with(told),
+            "{:?}",
+            span.notes
+        );
+        // One that was set back within the span is no reason to refuse it.
+        let set = Span::new(
+            at(100.0, [5000.0, 5000.0]),
+            at(110.0, [4010.0, 5010.0]),
+            None,
+        );
+        let notes = set.unwrap().notes;
+        let told = "the clock of the host of instance 1 was set back by 1000 s within the span";
+        assert!(notes.iter().any(|note| note == told), "{notes:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ Examples:
   braid lab sequence-cache --rows 2000 --rounds 1
   braid lab batch-isolation --threads 5 --json
   braid lab batch-isolation --data /disk/lab --keep
+  braid lab all                                one after the other, and which goals were reached
 
 Exit code 1 if something that the lab expects was not reached.";
 
@@ -45,6 +46,8 @@ pub enum Lab {
     LogoutStorm(LogoutStormArgs),
     /// A line of 30 ms with small kernel buffers, and what braid net-check says of it
     NetCheck(NetCheckLabArgs),
+    /// All of these, one after the other
+    All(AllArgs),
 }
 
 #[derive(Args)]
@@ -164,6 +167,15 @@ pub struct NetCheckLabArgs {
     /// Round trip of the line, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 30, value_parser = number(1u32..=1000))]
     pub round_trip_ms: u32,
+}
+
+#[derive(Args)]
+pub struct AllArgs {
+    #[command(flatten)]
+    pub common: LabArgs,
+    /// Leave a lab out
+    #[arg(long, value_name = "NAME")]
+    pub without: Vec<String>,
 }
 
 pub const NET_CHECK_EXAMPLES: &str = "\

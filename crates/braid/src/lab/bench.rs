@@ -30,6 +30,21 @@ pub struct Bench {
     buffers: String,
     quiet: bool,
     started: Started,
+    times: Times,
+}
+
+/// What went to what in the databases that were stopped.
+type Times = Arc<Mutex<Accounted>>;
+
+/// DB time of sessions of all instances, in microseconds.
+#[derive(Clone, Copy, Default)]
+pub struct Accounted {
+    pub db_time: i64,
+    pub processor: i64,
+    pub waits: i64,
+    pub runnable: i64,
+    /// What is none of these.
+    pub unaccounted: i64,
 }
 
 /// The databases that run. Locked while one is started, stopped or removed, and by a signal until
@@ -43,6 +58,7 @@ pub struct Database {
     pub instances: u16,
     keep: bool,
     started: Started,
+    times: Times,
 }
 
 impl Bench {
@@ -60,6 +76,7 @@ impl Bench {
             quiet: args.json,
             dir,
             started: Started::default(),
+            times: Times::default(),
         };
         bench.end_on_signals()?;
         Ok(bench)
@@ -86,6 +103,11 @@ impl Bench {
                 std::process::exit(INTERRUPTED);
             })?;
         Ok(())
+    }
+
+    /// What the time of the databases that were stopped went to.
+    pub fn accounted(&self) -> Accounted {
+        *self.times.lock()
     }
 
     /// Tells the user what the lab is doing.
@@ -182,6 +204,7 @@ impl Bench {
             instances,
             keep: self.keep,
             started: self.started.clone(),
+            times: self.times.clone(),
         })
     }
 }
@@ -257,8 +280,42 @@ impl Database {
     }
 }
 
+impl Database {
+    /// What the time of its sessions went to, over all instances.
+    fn accounted(&self) -> Result<Accounted, Failure> {
+        let sql = "select stat_name, sum(value)::bigint from gv$sys_time_model group by stat_name";
+        let mut all = Accounted::default();
+        for row in self.connect(1)?.query(sql, &[])? {
+            let micros: i64 = row.get(1);
+            match row.get(0) {
+                "DB time" => all.db_time = micros,
+                "CPU outside of waits" => all.processor = micros,
+                "non-idle wait time" => all.waits = micros,
+                "run queue time" => all.runnable = micros,
+                "unaccounted time" => all.unaccounted = micros,
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Accounted {
+    fn add(&mut self, other: Accounted) {
+        self.db_time += other.db_time;
+        self.processor += other.processor;
+        self.waits += other.waits;
+        self.runnable += other.runnable;
+        self.unaccounted += other.unaccounted;
+    }
+}
+
 impl Drop for Database {
     fn drop(&mut self) {
+        // One that could not be started has no time.
+        if let Ok(accounted) = self.accounted() {
+            self.times.lock().add(accounted);
+        }
         let mut started = self.started.lock();
         started.retain(|dir| *dir != self.dir);
         stop(&self.dir, self.keep);

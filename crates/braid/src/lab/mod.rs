@@ -16,6 +16,7 @@
 //! | [`logout_storm`] | *High kernel mode CPU usage*: 300 sessions leave |
 //! | [`net_check`] | *Remote access tuning*: windows over a long line |
 
+mod all;
 mod batch_isolation;
 mod bench;
 mod line;
@@ -46,9 +47,13 @@ pub fn run(args: &LabCommand) -> Result<ExitCode, Failure> {
         list();
         return Ok(ExitCode::SUCCESS);
     }
+    if let Lab::All(args) = lab {
+        return all::run(args, &names());
+    }
     let common = common(lab);
     let bench = Bench::open(common)?;
-    let report = run_one(lab, &bench)?;
+    let mut report = run_one(lab, &bench)?;
+    account(&bench, &mut report);
     drop(bench);
     match common.json {
         true => say!("{}", serde_json::to_string_pretty(&report)?),
@@ -70,7 +75,25 @@ fn common(lab: &Lab) -> &LabArgs {
         Lab::RowCache(a) => &a.common,
         Lab::LogoutStorm(a) => &a.common,
         Lab::NetCheck(a) => &a.common,
+        Lab::All(a) => &a.common,
     }
+}
+
+/// Tells what the time of all sessions of the lab went to.
+fn account(bench: &Bench, report: &mut Report) {
+    let times = bench.accounted();
+    let seconds = |micros: i64| micros as f64 / 1e6;
+    let percent = 100.0 * times.unaccounted as f64 / (times.db_time as f64).max(1.0);
+    report.figure("db_time_s", seconds(times.db_time));
+    report.figure("unaccounted_s", seconds(times.unaccounted));
+    report.text(format!(
+        "Time of all sessions: {:.1} s, of which {:.1} s on a processor, {:.1} s in waits, {:.1} s \
+         runnable without a processor; {percent:.1} % is in none of these.",
+        seconds(times.db_time),
+        seconds(times.processor),
+        seconds(times.waits),
+        seconds(times.runnable),
+    ));
 }
 
 fn run_one(lab: &Lab, bench: &Bench) -> Result<Report, Failure> {
@@ -83,7 +106,18 @@ fn run_one(lab: &Lab, bench: &Bench) -> Result<Report, Failure> {
         Lab::RowCache(a) => row_cache::run(a, bench),
         Lab::LogoutStorm(a) => logout_storm::run(a, bench),
         Lab::NetCheck(a) => net_check::run(a, bench),
+        Lab::All(_) => Err(Failure("all labs are run one by one".to_string())),
     }
+}
+
+/// The labs by name.
+fn names() -> Vec<String> {
+    let all = Cli::command();
+    let labs = all.find_subcommand("lab").into_iter();
+    let names = labs.flat_map(|lab| lab.get_subcommands().map(|one| one.get_name().to_string()));
+    names
+        .filter(|name| name != all::NAME && name != "help")
+        .collect()
 }
 
 /// Prints the labs, each with the experiment that it repeats.

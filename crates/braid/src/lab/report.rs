@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Characters of the longest bar of a chart.
 const BAR: f64 = 48.0;
 
-#[derive(Serialize, Default)]
+#[derive(Serialize, Deserialize, Default)]
 pub struct Report {
     pub lab: String,
     pub paper: String,
@@ -18,7 +18,7 @@ pub struct Report {
     pub figures: BTreeMap<String, f64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Section {
     Text(String),
@@ -26,14 +26,14 @@ pub enum Section {
     Chart(Chart),
 }
 
-#[derive(Serialize, Default)]
+#[derive(Serialize, Deserialize, Default)]
 pub struct Table {
     pub title: String,
     pub columns: Vec<String>,
     pub rows: Vec<Vec<String>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Chart {
     pub title: String,
     pub unit: String,
@@ -41,7 +41,7 @@ pub struct Chart {
 }
 
 /// A goal of a lab, and whether it was reached.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub struct Goal {
     pub what: String,
     pub paper: String,

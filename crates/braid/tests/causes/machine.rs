@@ -1,12 +1,15 @@
 //! What a machine does to a database: slow disks, programs that take the processors, long lines.
 //! Where the machine does not let a test do that, the test says so.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use testkit::waiting;
 
 /// Writes of a process to some files take longer, as long as this lives: `strace` delays them.
@@ -130,4 +133,49 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
         }
     }
     let _ = to.shutdown(Shutdown::Write);
+}
+
+/// A network of its own, whose kernel has other limits. It goes with this.
+pub struct OwnNetwork(String);
+
+impl OwnNetwork {
+    /// The thread that calls this is in the network from then on, and so are the threads and
+    /// processes that it starts. `settings` are those of `sysctl`. None where there can be no such
+    /// network.
+    pub fn enter(settings: &[&str]) -> Option<OwnNetwork> {
+        let own = OwnNetwork(format!("braid-causes-{}", std::process::id()));
+        let name = own.0.as_str();
+        let ip = |args: &[&str]| -> Result<(), String> {
+            let done = Command::new("ip").args(args).output();
+            let done = done.map_err(|e| format!("ip: {e}"))?;
+            let said = String::from_utf8_lossy(&done.stderr);
+            match done.status.success() {
+                true => Ok(()),
+                false => Err(format!("ip {}: {}", args.join(" "), said.trim())),
+            }
+        };
+        let enter = || -> Result<(), String> {
+            ip(&["netns", "add", name])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+            for setting in settings {
+                ip(&["netns", "exec", name, "sysctl", "-q", "-w", setting])?;
+            }
+            let file = File::open(format!("/run/netns/{name}")).map_err(|e| e.to_string())?;
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(|e| e.to_string())
+        };
+        match enter() {
+            Ok(()) => Some(own),
+            Err(why) => {
+                println!("not tried: no network of its own can be had ({why})");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for OwnNetwork {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+    }
 }

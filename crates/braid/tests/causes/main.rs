@@ -1,7 +1,6 @@
 //! Causes of slowness, planted on real instances: each must be the doctor's first finding, with its
-//! instance and its object or statement, and a healthy load must have none. Limits of the kernel
-//! cannot be planted without changing the machine; `crates/workload/tests/doctor` has them, and
-//! each rule's other cases.
+//! instance and its object or statement, and a healthy load must have none.
+//! `crates/workload/tests/doctor` has each rule's other cases.
 
 mod load;
 mod machine;
@@ -270,6 +269,31 @@ fn small_fetches(db: &Database) {
     });
     let title = "Results are fetched in small pieces over a long line";
     expect(db, title, "2", "select a from far");
+}
+
+/// Results are large, and the line takes longer than the small buffers of the kernel can hide.
+#[test]
+fn limits_of_the_kernel() {
+    let limits = ["net.ipv4.tcp_wmem=4096 16384 65536"];
+    let Some(_network) = machine::OwnNetwork::enter(&limits) else {
+        return;
+    };
+    let db = up("kernel", 2, &[]);
+    run(
+        &mut db.client(1),
+        "create table results(a int, filler text); \
+         insert into results select g, repeat('x', 1000) from generate_series(1, 5000) g",
+    );
+    let line = machine::Line::to(db.port(2), Duration::from_millis(10));
+    let mut load = Load::default();
+    load.client(processes::client(line.port), |client, _| {
+        let sql = "select * from results";
+        assert_eq!(client.query(sql, &[]).expect(sql).len(), 5000);
+    });
+    let title = "A limit of the kernel keeps TCP from filling the line";
+    expect(&db, title, "2", "net.ipv4.tcp_wmem");
+    drop(load);
+    db.verify();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What tells where time goes, over two instances: statistics by statement and the time model.
 
+mod missing;
+mod shares;
 mod timelines;
 
 use postgres::Client;
@@ -123,6 +125,7 @@ fn time_adds_up() {
             })
             .collect();
         let clients: Vec<Client> = workers.into_iter().map(|w| w.join().unwrap()).collect();
+        each_session_adds_up(&mut control, sessions);
         let off = "select count(*) from v$sql where abs(elapsed_time - (cpu_time + runnable_time \
                    + application_wait_time + concurrency_wait_time + cluster_wait_time \
                    + user_io_wait_time + commit_wait_time + network_wait_time + other_wait_time)) \
@@ -165,6 +168,25 @@ fn time_adds_up() {
         );
         db.verify();
     }
+}
+
+/// The same of each session by itself.
+fn each_session_adds_up(control: &mut Client, sessions: i32) {
+    let part = |name: &str| format!("sum(value) filter (where stat_name = '{name}')");
+    let sql = format!(
+        "select count(*), count(*) filter (where abs(db - parts) > db / 50 + 5000), \
+         count(*) filter (where unnamed > db / 50 + 5000) from (select sid, {} as db, \
+         {} + {} + {} + {} as parts, {} as unnamed from v$sess_time_model \
+         where sid in (select sid from v$session where type = 'USER' \
+         and pid <> pg_backend_pid()) group by sid) s",
+        part("DB time"),
+        part("CPU outside of waits"),
+        part("non-idle wait time"),
+        part("run queue time"),
+        part("unaccounted time"),
+        part("unaccounted time"),
+    );
+    assert_eq!(value(control, &sql), format!("{sessions}|0|0"));
 }
 
 fn braid_of(db: &Database, command: &str, more: &[&str]) -> std::process::Output {
@@ -228,6 +250,25 @@ fn snapshots_of_all_instances_become_reports() {
     ] {
         assert!(report.contains(part), "{part} is not in {report}");
     }
+    // The same from SQL, for superusers.
+    assert_eq!(
+        value(&mut one, "select workload_report(1, 2)").trim_end(),
+        report.trim_end()
+    );
+    let shown = value(&mut two, "select workload_report(null, null, 2, 'html')");
+    assert!(shown.starts_with("<!DOCTYPE html>"), "{shown}");
+    for (call, state) in [
+        ("workload_report(1, 9)", "22023"),
+        ("workload_report(1, 2, 7)", "22023"),
+        ("workload_report(1, 2, 1, 'pdf')", "22023"),
+    ] {
+        let error = one.batch_execute(&format!("select {call}")).unwrap_err();
+        assert_eq!(error.code().map(|c| c.code()), Some(state), "{call}");
+    }
+    run(&mut one, "create role guest; set role guest");
+    let error = one.batch_execute("select workload_report()").unwrap_err();
+    assert_eq!(error.code().map(|c| c.code()), Some("42501"));
+    run(&mut one, "reset role");
     let own = told(&db, "report", &["--instance", "2"]);
     assert!(own.contains("Instances: 2\n"), "{own}");
     let page = told(&db, "report", &["--format", "html"]);
@@ -430,8 +471,10 @@ fn segments_have_what_was_done_with_them() {
         std::thread::spawn(move || run(&mut waiter, "update counted set n = 2 where a = 1"));
     let seen = "select count(*) from gv$active_session_history where inst_id = 2 and event \
                 = 'enq: TX - row lock contention' and object_name = 'counted'";
+    // The holder is idle, so another session looks.
+    let mut control = db.client(1);
     waiting::until("the wait was sampled with its table", || {
-        number(&mut one, seen) > 0.0
+        number(&mut control, seen) > 0.0
     });
     let seen = told(&db, "ash", &["--minutes", "5", "--by", "object,blocker"]);
     let chain = seen.split("Lock Chains").nth(1).expect("chains");
@@ -443,6 +486,9 @@ fn segments_have_what_was_done_with_them() {
     run(&mut one, "commit");
     waits.join().unwrap();
     assert!(number(&mut one, &of(2, "counted", "row lock waits")) > 0.0);
+    let counted = "select count(*) from gv$sysstat where inst_id = 2 and value > 0 \
+                   and name in ('enqueue requests', 'enqueue waits')";
+    assert_eq!(value(&mut one, counted), "2");
 
     let rising = "select count(*) from (select estd_physical_reads - lead(estd_physical_reads) \
                   over (order by size_factor) as less from v$db_cache_advice) a where less < 0";

@@ -160,6 +160,25 @@ fn one_is_asked_alone() {
     assert!(w.node(1).open.lock().1.is_empty());
 }
 
+/// Whoever asks about everything does not wait for each answer of the same silent instance.
+#[test]
+fn a_silent_one_is_not_waited_for_long_again_until_it_speaks() {
+    let w = world(2, 0, 1, &[2]);
+    w.node(2).respond_with(Box::new(|q| Ok(q.to_vec())));
+    let ask = |patience| {
+        let (answers, ()) = w.node(1).ask_others(b"you", patience, || ()).unwrap();
+        answers[0].1.clone()
+    };
+    assert_eq!(ask(SHORT), Err(Missing::Silent(SHORT)));
+    assert_eq!(ask(LONG), Err(Missing::Silent(OF_THE_SILENT)));
+    // It asks something itself: it is there again, and not waited for less than others.
+    let head = Head::Ask { id: 1, page: 0 };
+    let body = head.encode(b"I");
+    let (one, two) = (w.node(1), InstanceId(2));
+    one.message(two, 0, head.kind(), &body, None).unwrap();
+    assert!(one.silent.lock().is_empty());
+}
+
 #[test]
 fn a_long_answer_comes_whole_over_a_bad_connection() {
     let seed = std::env::var("BRAID_SEED").map_or_else(

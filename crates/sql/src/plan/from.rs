@@ -7,7 +7,7 @@ use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use super::path::{Path, Wish, conjoin, conjuncts};
 use super::policies::refuse_read;
 use super::select::{SortKey, Source};
-use super::{Planner, TableAccess};
+use super::{IndexPart, Planner, TableAccess};
 use crate::bind::{Binder, Scope, ScopeColumn, call_of, common_type, names};
 use crate::dict::Table;
 use crate::dict::acl::Privileges;
@@ -405,6 +405,7 @@ impl TableAccess {
             Path::Full => 0,
             Path::Keys { keys, .. } => widest(&mut keys.iter().flatten()),
             Path::Inverted { terms, .. } => widest(&mut terms.iter().flat_map(|t| &t.values)),
+            Path::Common { parts, .. } => widest(&mut parts.iter().flat_map(IndexPart::values)),
             Path::Index {
                 equal,
                 any_of,

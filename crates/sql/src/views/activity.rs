@@ -11,7 +11,7 @@ use super::{Context, Rows, VirtualTable, backends, blockers, remote, segments, s
 use crate::error::Result;
 use crate::session::now_micros;
 use crate::trace::SqlId;
-use crate::types::SqlType::{Int4, Int8, Text, TimestampTz};
+use crate::types::SqlType::{self, Int4, Int8, Text, TimestampTz};
 
 pub const SESSION: &str = "v$session";
 /// Place in it of the first column about who blocks.
@@ -148,20 +148,28 @@ pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
         name: "v$process",
-        columns: &[
-            ("sid", Int4),
-            ("spid", Int4),
-            ("pname", Text),
-            ("background", Text),
-            ("cpu_used_micro", Int8),
-            ("runnable_micro", Int8),
-            ("priority", Text),
-            ("cpus", Text),
-            ("priority_refused", Text),
-            ("state", Text),
-        ],
+        columns: PROCESS,
         rows: Here(processes),
     },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "v$bgprocess",
+        columns: PROCESS,
+        rows: Here(background_processes),
+    },
+];
+
+const PROCESS: &[(&str, SqlType)] = &[
+    ("sid", Int4),
+    ("spid", Int4),
+    ("pname", Text),
+    ("background", Text),
+    ("cpu_used_micro", Int8),
+    ("runnable_micro", Int8),
+    ("priority", Text),
+    ("cpus", Text),
+    ("priority_refused", Text),
+    ("state", Text),
 ];
 
 /// How the wait of a session stands: event and its parameters, or, on CPU, the state alone.
@@ -417,33 +425,42 @@ fn history(cx: &Context) -> Result<Rows> {
 }
 
 fn processes(_: &Context) -> Result<Rows> {
-    let row = |s: std::sync::Arc<Session>| {
-        let used = views::schedule(s.tid);
-        let got = s.priority();
-        let cpus = views::cpus(s.tid);
-        let refused = got.filter(|g| !g.refused.is_empty());
-        let refused = refused.map(|g| g.refused.join("; "));
-        let background = if s.kind == Kind::Background {
-            text("1")
-        } else {
-            NULL
-        };
-        vec![
-            int4(s.sid),
-            int4(s.tid),
-            text(&*s.name),
-            background,
-            int8(used.cpu_us),
-            int8(used.runnable_us),
-            text(
-                got.as_ref()
-                    .map_or(Priority::Ordinary, |g| g.priority)
-                    .to_string(),
-            ),
-            optional(cpus),
-            optional(refused),
-            optional(views::state(s.tid).map(String::from)),
-        ]
+    Ok(views::sessions().iter().map(|s| process(s)).collect())
+}
+
+/// The threads of the instance itself. What the kernel says of a thread are files, which are not
+/// read here for sessions of clients.
+fn background_processes(_: &Context) -> Result<Rows> {
+    let all = views::sessions();
+    let own = all.iter().filter(|s| s.kind == Kind::Background);
+    Ok(own.map(|s| process(s)).collect())
+}
+
+fn process(s: &Session) -> Vec<Datum> {
+    let used = views::schedule(s.tid);
+    let got = s.priority();
+    let cpus = views::cpus(s.tid);
+    let refused = got.filter(|g| !g.refused.is_empty());
+    let refused = refused.map(|g| g.refused.join("; "));
+    let background = if s.kind == Kind::Background {
+        text("1")
+    } else {
+        NULL
     };
-    Ok(views::sessions().into_iter().map(row).collect())
+    vec![
+        int4(s.sid),
+        int4(s.tid),
+        text(&*s.name),
+        background,
+        int8(used.cpu_us),
+        int8(used.runnable_us),
+        text(
+            got.as_ref()
+                .map_or(Priority::Ordinary, |g| g.priority)
+                .to_string(),
+        ),
+        optional(cpus),
+        optional(refused),
+        optional(views::state(s.tid).map(String::from)),
+    ]
 }

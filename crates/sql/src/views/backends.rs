@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use block::RowId;
 use block::value::Datum;
 use txn::{LockMode, LockRow};
-use wait::pid;
 use wait::session::{HIDDEN, Kind, Session, State};
+use wait::{Class, Event, pid};
 
 use super::Source::Cluster;
 use super::describe::DATABASE;
@@ -131,6 +131,26 @@ fn encrypted(cx: &Context) -> Result<Rows> {
         .collect())
 }
 
+/// PostgreSQL's type of a wait, by which programs made for it count those for locks. The event has
+/// the name that it has everywhere here.
+fn wait_event_type(event: Event) -> &'static str {
+    match (event, event.class()) {
+        (Event::EnqTx | Event::EnqTxIndex | Event::EnqTm | Event::EnqUl, _) => "Lock",
+        (
+            Event::NetFromClient
+            | Event::NetToClient
+            | Event::NetMoreToClient
+            | Event::NetMoreFromClient,
+            _,
+        ) => "Client",
+        (Event::Sleep, _) => "Timeout",
+        (_, Class::UserIo | Class::SystemIo | Class::Commit) => "IO",
+        (_, Class::Concurrency) => "LWLock",
+        (_, Class::Idle) => "Activity",
+        _ => "IPC",
+    }
+}
+
 fn ago(ns: u64) -> Datum {
     time(SystemTime::now() - Duration::from_nanos(ns))
 }
@@ -165,7 +185,7 @@ fn background(cx: &Context, s: &Arc<Session>, here: u16) -> Vec<Datum> {
     }
     let waiting = s.waiting();
     row[10] = time(s.logon);
-    row[14] = optional(waiting.map(|w| w.event.class().name()));
+    row[14] = optional(waiting.map(|w| wait_event_type(w.event)));
     row[15] = optional(waiting.map(|w| w.event.name()));
     row[20] = text("");
     row[21] = text(&*s.name);
@@ -214,7 +234,7 @@ fn show_activity(s: &Session, client: &str, row: &mut [Datum]) {
     row[11] = noted(s.transaction_began());
     row[12] = noted(query_start);
     row[13] = state_change;
-    row[14] = optional(waiting.map(|w| w.event.class().name()));
+    row[14] = optional(waiting.map(|w| wait_event_type(w.event)));
     row[15] = optional(waiting.map(|w| w.event.name()));
     row[16] = text(match state {
         State::Active => "active",

@@ -177,9 +177,7 @@ fn gather(
         let why = reasons.remove(&silent.instance);
         let why = why.unwrap_or_else(|| silent.status.to_string());
         let number = silent.instance;
-        cx.warn(format!(
-            "the rows of instance {number} are missing from {shown}: {why}"
-        ));
+        cx.warn(workload::rows_are_missing(number, shown, &why));
     }
     Ok(silent)
 }

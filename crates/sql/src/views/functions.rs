@@ -80,6 +80,12 @@ const OVER_CATALOGS: &[Function] = &[
         }
         Ok(Datum::Int8(crate::snapshots::take_beside(&cx.database)?))
     }),
+    lax(
+        "workload_report",
+        (0, 4),
+        Text,
+        crate::snapshots::workload_report,
+    ),
     strict("pg_get_userbyid", (1, 1), Name, |cx, a| {
         Ok(text(cx.role_name(oid(&a[0]))))
     }),
@@ -441,7 +447,7 @@ pub fn at(place: usize) -> Option<&'static Function> {
     ALL.get(place).copied()
 }
 
-pub(super) fn integer(d: &Datum) -> i64 {
+pub(crate) fn integer(d: &Datum) -> i64 {
     match d {
         Datum::Int8(n) => *n,
         Datum::Int4(n) => (*n).into(),

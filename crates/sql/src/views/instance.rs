@@ -102,6 +102,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("incarnation", Int8),
             ("epoch", Int8),
             ("interconnect", Text),
+            ("host_time", TimestampTz),
+            ("uptime_micro", Int8),
         ],
         rows: Here(instance),
     },
@@ -283,6 +285,8 @@ fn instance(cx: &Context) -> Result<Rows> {
         int8(engine.incarnation()),
         int8(engine.epoch()),
         optional(interconnect),
+        time(SystemTime::now()),
+        int8(cx.database.up_micros()),
     ]])
 }
 
@@ -331,6 +335,8 @@ pub fn silent(cluster: &Cluster, heard: &[u16]) -> Result<Vec<Silent>> {
             int8(m.incarnation),
             int8(m.changed_in_epoch),
             text(m.address.clone()),
+            NULL,
+            NULL,
         ];
         Some(Silent {
             instance,

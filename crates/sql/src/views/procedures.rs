@@ -463,7 +463,11 @@ mod tests {
         let listed: BTreeSet<&str> = KNOWN.all().map(|p| p.name).collect();
         // These are Braid's, those of the extension pg_stat_statements, and those that
         // information_schema has for itself.
-        let own = ["create_snapshot", "pg_stat_statements_reset"];
+        let own = [
+            "create_snapshot",
+            "workload_report",
+            "pg_stat_statements_reset",
+        ];
         let missing: Vec<&str> = super::super::functions::names()
             .filter(|name| !listed.contains(name) && !own.contains(name))
             .filter(|name| !name.starts_with("_pg_"))

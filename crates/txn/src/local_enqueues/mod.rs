@@ -212,6 +212,7 @@ impl Enqueues {
         level: Level,
         wait: LockWait,
     ) -> Result<()> {
+        wait::stat::add(Stat::EnqueueRequests, 1);
         let mut t = self.tables.lock();
         match t
             .locks
@@ -323,6 +324,7 @@ impl Enqueues {
         slot.store(word, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.strong_of(object).load(Ordering::SeqCst) == 0 {
+            wait::stat::add(Stat::EnqueueRequests, 1);
             return true;
         }
         // A strong locker came. If it has already moved the slot into the lock table, the lock is
@@ -414,6 +416,7 @@ impl Enqueues {
             LockWait::Forever | LockWait::NoWait => None,
         };
         let (event, p) = event(&r, mode);
+        wait::stat::add(Stat::EnqueueWaits, 1);
         if event == Event::EnqTx {
             wait::stat::add(Stat::RowLockWaits, 1);
         }
@@ -465,8 +468,10 @@ impl Enqueues {
                 let mut wake = Vec::new();
                 t.locks.give_up(locker.id, &mut wake);
                 wake_after(t, wake);
-                if let Error::Deadlock(ring) = &error {
-                    tracing::warn!("deadlock detected:\n{ring}");
+                match &error {
+                    Error::Deadlock(ring) => tracing::warn!("deadlock detected:\n{ring}"),
+                    Error::LockTimeout => wait::stat::add(Stat::EnqueueTimeouts, 1),
+                    _ => {}
                 }
                 return Err(error);
             }

@@ -25,6 +25,7 @@ pub fn report(span: &Span) -> Result<Document, Error> {
         profile::classes(span)?,
         profile::time_model(span)?,
         host::processors(span)?,
+        host::each_processor(span)?,
     ];
     if span.end.table("instance")?.rows.len() > 1 {
         sections.extend(cluster::sections(span)?);

@@ -1,7 +1,7 @@
 //! Load profile, top timed events, time model.
 
 use crate::document::{Bar, Chart, Section, number, per, percent};
-use crate::span::Span;
+use crate::span::{Deltas, Span};
 use crate::table::Error;
 
 pub fn load(span: &Span) -> Result<Section, Error> {
@@ -82,28 +82,53 @@ pub fn efficiency(span: &Span) -> Result<Section, Error> {
     Ok(s)
 }
 
-/// An event of the span's foreground waits.
+/// Waits for an event over the span.
 pub struct Waited {
     pub event: String,
     pub class: String,
+    /// Of all threads.
+    pub waits: f64,
+    pub seconds: f64,
+    /// Of users' sessions.
+    pub of_users: Part,
+}
+
+/// A part of the waits for an event.
+#[derive(Clone, Copy)]
+pub struct Part {
     pub waits: f64,
     pub seconds: f64,
 }
 
-/// Events that were waited for, without idle ones, the longest first. `v$system_event` has the
-/// waits of background threads, too; those events that only these have are of class System I/O.
+impl Waited {
+    /// Those of the instances' own threads.
+    pub fn of_background(&self) -> Part {
+        Part {
+            waits: (self.waits - self.of_users.waits).max(0.0),
+            seconds: (self.seconds - self.of_users.seconds).max(0.0),
+        }
+    }
+}
+
+/// Events that were waited for, without idle ones, the longest first.
 pub fn waited(span: &Span) -> Result<Vec<Waited>, Error> {
     let keys = ["event", "wait_class"];
-    let waits = span.delta("system_event", &keys, "total_waits")?;
-    let times = span.delta("system_event", &keys, "time_waited_micro")?;
+    let of = |column| span.delta("system_event", &keys, column);
+    let (waits, times) = (of("total_waits")?, of("time_waited_micro")?);
+    let (users_waits, users_times) = (of("total_waits_fg")?, of("time_waited_micro_fg")?);
+    let value = |of: &Deltas, key: &Vec<String>| of.get(key).copied().unwrap_or(0.0);
     let mut all: Vec<Waited> = waits
-        .into_iter()
-        .filter(|(key, waits)| *waits > 0.0 && key[1] != "Idle")
+        .iter()
+        .filter(|(key, waits)| **waits > 0.0 && key[1] != "Idle")
         .map(|(key, waits)| Waited {
-            seconds: times.get(&key).copied().unwrap_or(0.0) / 1e6,
             event: key[0].clone(),
             class: key[1].clone(),
-            waits,
+            waits: *waits,
+            seconds: value(&times, key) / 1e6,
+            of_users: Part {
+                waits: value(&users_waits, key),
+                seconds: value(&users_times, key) / 1e6,
+            },
         })
         .collect();
     all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -141,8 +166,9 @@ pub fn timed_events(span: &Span) -> Result<Section, Error> {
         ),
     ];
     for w in waited(span)? {
-        if w.class != "System I/O" {
-            rows.push((w.seconds, Some(w.waits), w.event, w.class));
+        if w.of_users.waits > 0.0 {
+            let Part { waits, seconds } = w.of_users;
+            rows.push((seconds, Some(waits), w.event, w.class));
         }
     }
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -170,7 +196,8 @@ pub fn classes(span: &Span) -> Result<Section, Error> {
     let mut s = Section::new(
         "Wait Classes by Total Wait Time",
         "The same, by class. Cluster: for blocks and locks of other instances; Application: for \
-         what other sessions of the application hold; System I/O is the background threads'.",
+         what other sessions of the application hold; System I/O: a session that writes the log \
+         for its commit itself.",
         &[
             "<Wait Class",
             "Waits",
@@ -180,13 +207,14 @@ pub fn classes(span: &Span) -> Result<Section, Error> {
         ],
     );
     let mut classes: Vec<(String, f64, f64)> = Vec::new();
-    for w in waited(span)? {
+    for w in waited(span)?.into_iter().filter(|w| w.of_users.waits > 0.0) {
+        let own = w.of_users;
         match classes.iter_mut().find(|(class, ..)| *class == w.class) {
             Some((_, waits, seconds)) => {
-                *waits += w.waits;
-                *seconds += w.seconds;
+                *waits += own.waits;
+                *seconds += own.seconds;
             }
-            None => classes.push((w.class, w.waits, w.seconds)),
+            None => classes.push((w.class, own.waits, own.seconds)),
         }
     }
     classes.sort_by(|a, b| b.2.total_cmp(&a.2));

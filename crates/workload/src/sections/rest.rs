@@ -24,10 +24,11 @@ pub fn sections(span: &Span) -> Result<Vec<Section>, Error> {
     ])
 }
 
+/// A table of events, each with the waits that `of` gives.
 fn events(
     span: &Span,
     (title, reading): (&str, &str),
-    wanted: impl Fn(&profile::Waited) -> bool,
+    of: impl Fn(&profile::Waited) -> Option<profile::Part>,
 ) -> Result<Section, Error> {
     let columns = [
         "<Event",
@@ -38,13 +39,16 @@ fn events(
         "<Wait Class",
     ];
     let mut s = Section::new(title, reading, &columns);
-    for w in profile::waited(span)?.into_iter().filter(wanted) {
+    for w in profile::waited(span)? {
+        let Some(part) = of(&w).filter(|part| part.waits > 0.0) else {
+            continue;
+        };
         s.row([
             w.event,
-            number(w.waits, 0),
-            number(w.seconds, 2),
-            number(w.seconds / w.waits * 1000.0, 2),
-            number(w.waits / span.seconds(), 1),
+            number(part.waits, 0),
+            number(part.seconds, 2),
+            number(part.seconds / part.waits * 1000.0, 2),
+            number(part.waits / span.seconds(), 1),
             w.class,
         ]);
     }
@@ -54,24 +58,37 @@ fn events(
 fn background(span: &Span) -> Result<Section, Error> {
     let told = (
         "Background Wait Events",
-        "I/O that background threads do. Log file parallel write is what every commit waits for: \
-         a few milliseconds are a disk, tens are trouble.",
+        "Waits of the instances' own threads. Log file parallel write is what every commit waits \
+         for: a few milliseconds are a disk, tens are trouble.",
     );
-    events(span, told, |w| w.class == "System I/O")
+    events(span, told, |w| Some(w.of_background()))
+}
+
+/// The waits of all threads for an event.
+fn all(w: &profile::Waited) -> profile::Part {
+    profile::Part {
+        waits: w.waits,
+        seconds: w.seconds,
+    }
 }
 
 fn enqueues(span: &Span) -> Result<Section, Error> {
     let told = (
         "Enqueue Activity",
         "Waits for locks: TX are rows of other transactions, TM tables, HW space, SQ and SV \
-         sequences, UL locks of the application.",
+         sequences, UL locks of the application. How many were asked for is enqueue requests in \
+         Instance Activity Statistics.",
     );
-    events(span, told, |w| w.event.starts_with("enq:"))
+    events(span, told, |w| w.event.starts_with("enq:").then(|| all(w)))
 }
 
 fn temp(span: &Span) -> Result<Section, Error> {
-    let told = ("Temporary Files", "Sorts and hash tables beyond work_mem.");
-    events(span, told, |w| w.event.ends_with(" temp"))
+    let told = (
+        "Temporary Files",
+        "Waits for sorts and hash tables beyond work_mem; how many files and bytes these were is \
+         in Instance Activity Statistics.",
+    );
+    events(span, told, |w| w.event.ends_with(" temp").then(|| all(w)))
 }
 
 /// Upper limits of the histogram's columns in microseconds, with their names.

@@ -92,6 +92,8 @@ pub fn healthy() -> Load {
             ("IDLE_TIME", 5000.0),
             ("BUSY_TIME", 15_000.0),
             ("IOWAIT_TIME", 0.0),
+            ("USER_TIME_CPU0", 100.0),
+            ("IDLE_TIME_CPU0", 300.0),
             ("TCP_SEND_SIZE_MAX", (4 << 20) as f64),
         ] {
             load.machine.insert((k, name), value);
@@ -155,8 +157,20 @@ impl Load {
         let mut tables = vec![
             table(
                 "instance",
-                &["inst_id", "status", "startup_time"],
-                INSTANCES.map(|k| vec![s(k), s("OPEN"), s("then")]).into(),
+                &[
+                    "inst_id",
+                    "status",
+                    "startup_time",
+                    "uptime_micro",
+                    "host_seconds",
+                ],
+                INSTANCES
+                    .map(|k| {
+                        let seconds = 1000.0 + 100.0 * share;
+                        let (up, clock) = (micros(seconds), seconds.to_string());
+                        vec![s(k), s("OPEN"), s("then"), up, clock]
+                    })
+                    .into(),
             ),
             table(
                 "time_model",
@@ -182,15 +196,22 @@ impl Load {
                     "wait_class",
                     "total_waits",
                     "time_waited_micro",
+                    "total_waits_fg",
                     "time_waited_micro_fg",
                 ],
                 (self.events.iter())
                     .map(|((k, e), (c, w, t))| {
-                        let users = if *c == "System I/O" { 0.0 } else { *t };
-                        let times = [t * share, users * share].map(micros);
-                        let mut row = vec![s(k), s(e), s(c), n(*w)];
-                        row.extend(times);
-                        row
+                        let users = if *c == "System I/O" { 0.0 } else { 1.0 };
+                        let time = |of: f64| micros(t * of * share);
+                        vec![
+                            s(k),
+                            s(e),
+                            s(c),
+                            n(*w),
+                            time(1.0),
+                            n(w * users),
+                            time(users),
+                        ]
                     })
                     .collect(),
             ),

@@ -342,6 +342,27 @@ fn the_whole_report_is_text_and_html() {
             s.reading
         );
     }
+    let rows = |title: &str| {
+        let section = document.sections.iter().find(|s| s.title == title);
+        let rows = &section.unwrap_or_else(|| panic!("no {title}")).rows;
+        rows.iter().map(|r| r.join("|")).collect::<Vec<_>>()
+    };
+    let processor = "0|25.0|0.0|0.0|75.0";
+    let each = ["1", "2"].map(|k| format!("{k}|{processor}"));
+    assert_eq!(rows("Host CPU by Processor"), each);
+    // What background threads wait for is no part of DB time.
+    let of_log = |title: &str| {
+        let rows = rows(title).into_iter();
+        rows.filter(|r| r.starts_with("log file "))
+            .collect::<Vec<_>>()
+    };
+    let (users, background) = (
+        of_log("Top Timed Events by DB Time"),
+        of_log("Background Wait Events"),
+    );
+    assert!(users.len() == 1 && users[0].starts_with("log file sync|40,000|50.00"));
+    assert_eq!(background.len(), 1);
+    assert!(background[0].starts_with("log file parallel write|30,000|36.00"));
     let shown = text(&document);
     for part in [
         "Load Profile",

@@ -254,6 +254,7 @@ impl Planner<'_> {
             }
             Path::Keys { keys, .. } => LOOKUP * keys.len() as f64 + access.rows * INDEX_ROW,
             Path::Inverted { terms, .. } => LOOKUP * terms.len() as f64 + access.rows * INDEX_ROW,
+            Path::Common { parts, .. } => LOOKUP * parts.len() as f64 + access.rows * INDEX_ROW,
         };
         let rows = match listed {
             Some(_) => access.rows.clamp(1.0, LISTED_ROWS),

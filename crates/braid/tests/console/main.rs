@@ -1,5 +1,9 @@
-//! The console over HTTP: who is let in and who is not, that every page has its data, that texts
-//! stay texts, and that another instance takes the port over.
+//! The console over HTTP: who is let in and who is not, that every page has its data, how long that
+//! takes, that texts stay texts, and that another instance takes the port over; and its pages in a
+//! browser.
+
+mod browser;
+mod devtools;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -283,6 +287,92 @@ fn lock_trees_have_the_sessions_of_all_instances() {
     one.batch_execute("rollback").expect("the row is free");
     waiter.join().expect("the waiter");
     waiting::until("no tree", || sessions().is_empty());
+    db.verify();
+}
+
+/// How long a page may take with five hundred sessions, in milliseconds. A program that is not
+/// optimized, and one on a machine that has other work, get more.
+fn limit_ms() -> f64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|w| w.parse::<f64>().ok());
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get()) as f64;
+    let is_busy = load.is_some_and(|load| load > processors / 2.0);
+    match cfg!(debug_assertions) || is_busy {
+        true => 5000.0,
+        false => 100.0,
+    }
+}
+
+#[test]
+fn pages_are_quick_with_five_hundred_sessions() {
+    const SESSIONS: u16 = 500;
+    let (db, port) = up("many", 2);
+    db.client(1)
+        .batch_execute("create table t(a int primary key, n int); insert into t values (1, 0)")
+        .expect("a table");
+    let select = "select n from t where a = 1";
+    let mut clients: Vec<_> = (0..SESSIONS).map(|n| db.client(n % 2 + 1)).collect();
+    for client in &mut clients {
+        client.batch_execute(select).expect(select);
+    }
+    let (_, token) = login(port, "tester", "");
+    // One has locked the row, and some wait for it, on both instances.
+    let mut holder = db.client(1);
+    holder
+        .batch_execute("begin; update t set n = 1")
+        .expect("the row");
+    let waiters: Vec<_> = (clients.drain(..20))
+        .map(|mut client| {
+            std::thread::spawn(move || {
+                let update = "update t set n = n + 1";
+                client.batch_execute(update).expect(update);
+            })
+        })
+        .collect();
+    let sessions = |name: &str| {
+        let (status, data) = page(port, &token, name);
+        assert_eq!(status, 200, "{name}: {data}");
+        data["tables"]["sessions"]["rows"]
+            .as_array()
+            .map_or(0, Vec::len)
+    };
+    waiting::until("the waiters are seen", || sessions("locks") > 20);
+    assert!(sessions("sessions") > usize::from(SESSIONS));
+    let id = "select sql_id from v$sql where sql_text like 'select n from t where a%'";
+    let id = testkit::processes::rows(&mut holder, id).concat();
+    let sid = "select sid from v$session where pid = pg_backend_pid()";
+    let sid = testkit::processes::rows(&mut holder, sid).concat();
+    let statement = format!("statement?sql_id={id}");
+    let session = format!("session?instance=1&sid={sid}");
+    let (mut late, limit) = (Vec::new(), limit_ms());
+    for name in PAGES {
+        let name = match name.split('?').next() {
+            Some("statement") => &statement,
+            Some("session") => &session,
+            _ => name,
+        };
+        let took = |_| {
+            let began = std::time::Instant::now();
+            let (status, data) = page(port, &token, name);
+            assert_eq!(status, 200, "{name}: {data}");
+            began.elapsed().as_secs_f64() * 1e3
+        };
+        let mut times: Vec<f64> = (0..9).map(took).collect();
+        times.sort_by(f64::total_cmp);
+        println!(
+            "{name}: median {:.1} ms, {:.1} to {:.1}",
+            times[4], times[0], times[8]
+        );
+        if times[4] > limit {
+            late.push(format!("{name}: {:.1} ms", times[4]));
+        }
+    }
+    assert!(late.is_empty(), "{late:?}");
+    holder.batch_execute("rollback").expect("the row is free");
+    for waiter in waiters {
+        waiter.join().expect("a waiter");
+    }
+    drop(clients);
     db.verify();
 }
 

@@ -12,6 +12,9 @@
 //!   has one snapshot, however many instances there are.
 //! - What an instance did not answer is missing from its rows, and `perfstat.snapshot` says so.
 
+pub mod read;
+mod report;
+
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,8 +28,11 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::session::{Keep, SqlSession, now_micros};
 
+pub use report::texts;
+pub(crate) use report::workload_report;
+
 /// The layout of the tables. A report reads snapshots of this format alone.
-const FORMAT: u32 = 5;
+const FORMAT: i64 = workload::FORMAT;
 /// The advisory lock of who takes a snapshot: "perfstat" in ASCII.
 const LOCK: u64 = 0x7065_7266_7374_6174;
 /// How often `m000` looks whether a snapshot is due.
@@ -46,7 +52,8 @@ const SAMPLES: u32 = 10;
 const TABLES: &[(&str, &str)] = &[
     (
         "instance",
-        "select $SNAP::bigint as snap_id, i.* from gv$instance i",
+        "select $SNAP::bigint as snap_id, i.*, \
+         extract(epoch from i.host_time)::float8 as host_seconds from gv$instance i",
     ),
     (
         "sysstat",
@@ -146,7 +153,7 @@ const TABLES: &[(&str, &str)] = &[
          sum(p.cpu_used_micro)::bigint as cpu_used_micro, \
          sum(p.runnable_micro)::bigint as runnable_micro, \
          count(*) filter (where p.state = 'R') as runnable \
-         from gv$process p where p.background = '1' group by p.inst_id, p.pname",
+         from gv$bgprocess p group by p.inst_id, p.pname",
     ),
     (
         "remote_wait",
@@ -247,7 +254,7 @@ pub(crate) fn take(database: &Arc<Database>, if_older: Option<Duration>) -> Resu
     }
     make_tables(&mut work)?;
     let format = work.number("select max(format)::bigint from perfstat.snapshot")?;
-    if format != 0 && format != i64::from(FORMAT) {
+    if format != 0 && format != FORMAT {
         let message = format!(
             "the snapshots in schema perfstat have format {format}, and this program writes {FORMAT}"
         );
@@ -274,7 +281,7 @@ pub(crate) fn take(database: &Arc<Database>, if_older: Option<Duration>) -> Resu
         let query = filled(query, number, &since);
         work.run(&format!("insert into perfstat.{table} {query}"))?;
     }
-    let missing = missing(&mut work)?;
+    let missing = warnings(&mut work.0);
     let scn = database.engine().scn().0;
     let took = now_micros() - began;
     work.run(&format!(
@@ -303,7 +310,7 @@ fn filled(query: &str, number: i64, since: &str) -> String {
 }
 
 /// The tables of a snapshot, each with the query that gives its rows now.
-pub fn queries() -> Vec<(&'static str, String)> {
+fn queries() -> Vec<(&'static str, String)> {
     let of = |(table, query): &(&'static str, &str)| {
         let query = match *table {
             SHARED => "select distinct on (s.sql_id) s.sql_id, s.sql_text from gv$sqlstats s",
@@ -359,14 +366,14 @@ fn check_owners(work: &mut Work) -> Result<()> {
 }
 
 /// What the session was warned of: instances that did not answer.
-fn missing(work: &mut Work) -> Result<String> {
-    let notices = work.0.take_messages().notices;
+fn warnings(session: &mut SqlSession) -> String {
+    let notices = session.take_messages().notices;
     let warnings: Vec<String> = notices
         .into_iter()
         .filter(|n| n.severity == "WARNING")
         .map(|n| n.message)
         .collect();
-    Ok(warnings.join("\n"))
+    warnings.join("\n")
 }
 
 fn remove_older(work: &mut Work, days: i64) -> Result<()> {
@@ -397,16 +404,25 @@ fn remove_older(work: &mut Work, days: i64) -> Result<()> {
 /// Takes a snapshot for a session, on a thread of its own: what the session's transaction does is
 /// no part of it.
 pub(crate) fn take_beside(database: &Arc<Database>) -> Result<i64> {
-    let database = database.clone();
-    let (send, taken) = std::sync::mpsc::channel();
-    wait::thread::spawn_named("m001", move || {
-        // The session waits for it.
-        let _ = send.send(take(&database, None));
-    })
-    .map_err(|e| Error::internal(format!("no thread for a snapshot: {e}")))?;
-    let taken = wait::during(Event::PxDeqMessage, [0; 3], || taken.recv());
-    let taken = taken.map_err(|_| Error::internal("the thread of a snapshot has gone"))??;
+    let taken = beside(database, "m001", |database| take(database, None))?;
     taken.ok_or_else(|| Error::internal("a snapshot that was asked for was not taken"))
+}
+
+/// Does something for a session on a thread of its own.
+fn beside<R: Send + 'static>(
+    database: &Arc<Database>,
+    name: &str,
+    work: impl FnOnce(&Arc<Database>) -> Result<R> + Send + 'static,
+) -> Result<R> {
+    let database = database.clone();
+    let (send, done) = std::sync::mpsc::channel();
+    wait::thread::spawn_named(name, move || {
+        // The session waits for it.
+        let _ = send.send(work(&database));
+    })
+    .map_err(|e| Error::internal(format!("no thread {name}: {e}")))?;
+    let done = wait::during(Event::PxDeqMessage, [0; 3], || done.recv());
+    done.map_err(|_| Error::internal(format!("the thread {name} has gone")))?
 }
 
 /// The thread `m000`.
