@@ -28,9 +28,15 @@ async fn main() -> Outcome {
 
 async fn tokio_postgres_client(config: &str) -> Outcome {
     let (mut client, mut connection) = tokio_postgres::connect(config, NoTls).await?;
-    let (sender, mut messages) = futures_util::channel::mpsc::unbounded();
-    let messages_of = stream::poll_fn(move |cx| connection.poll_message(cx));
-    tokio::spawn(messages_of.map_err(|e| panic!("{e}")).forward(sender));
+    let (sender, mut messages) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut all = stream::poll_fn(move |cx| connection.poll_message(cx));
+        while let Some(message) = all.next().await {
+            if sender.send(message.expect("the connection holds")).is_err() {
+                return;
+            }
+        }
+    });
     client
         .batch_execute(
             "drop table if exists rust_t; drop type if exists rust_kind;
@@ -120,7 +126,7 @@ async fn tokio_postgres_client(config: &str) -> Outcome {
         .batch_execute("listen rust; notify rust, 'hi'")
         .await?;
     loop {
-        match messages.next().await {
+        match messages.recv().await {
             Some(tokio_postgres::AsyncMessage::Notification(n)) => {
                 break assert_eq!(n.payload(), "hi");
             }
