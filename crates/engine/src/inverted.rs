@@ -1,5 +1,6 @@
-//! Reading inverted indexes, which have any number of keys of a row: the row ids of several keys
-//! are brought together first, and then the rows are read in the order of the table.
+//! Reading inverted indexes, which have any number of keys of a row, and several indexes for one
+//! row: the row ids of several keys are brought together first, and then the rows are read in the
+//! order of the table.
 //!
 //! **Invariants.**
 //! - The rows found are all that the snapshot sees with the keys, and perhaps others: entries of
@@ -8,13 +9,15 @@
 //! - An entry of a version is there as long as a snapshot may see the version, as in any index
 //!   ([`crate::write`]).
 
-use crate::read::{CANCEL_STEPS, EntriesAhead, copy, timed};
+use crate::read::{CANCEL_STEPS, EntriesAhead, KeyRange, copy, key_range, timed};
 use crate::session::IndexTimes;
 use crate::{IndexDef, Result, Session, TableDef};
 use access::btree::{BTree, Cursor};
 use access::heap::Heap;
 use block::key::after_prefix;
+use block::value::Datum;
 use block::{ObjectId, RowId};
+use std::ops::Bound;
 use std::sync::Arc;
 use txn::Snapshot;
 use wait::segment::{self, SegmentStat};
@@ -39,6 +42,14 @@ pub enum Wanted {
     Any(Vec<Wanted>),
     /// Rows of which the index knows nothing: all.
     Unknown,
+}
+
+/// Entries of an index that is not inverted: those of each of these ranges.
+pub struct Entries {
+    /// Position in the table's list of indexes.
+    pub index: usize,
+    /// In the order of the index. Each bound is a prefix of the key's columns.
+    pub ranges: Vec<(Bound<Vec<Datum>>, Bound<Vec<Datum>>)>,
 }
 
 /// Rows in the order of their row ids.
@@ -74,7 +85,8 @@ impl Reader<'_> {
     fn rows(&mut self, wanted: &Wanted, most: usize) -> Result<Option<Vec<RowId>>> {
         match wanted {
             Wanted::Unknown => Ok(None),
-            Wanted::Key(key) => self.of_key(key, most),
+            // The entries of a key come in the order of their row ids.
+            Wanted::Key(key) => self.of_range((key.clone(), after_prefix(key)), most),
             Wanted::Any(parts) => {
                 let mut all = Vec::new();
                 for part in parts {
@@ -122,15 +134,40 @@ impl Reader<'_> {
         Ok(Some(rows))
     }
 
+    /// The rows of the entries of these ranges, in the order of the row ids.
+    fn of_ranges(
+        &mut self,
+        ranges: impl Iterator<Item = KeyRange>,
+        most: usize,
+    ) -> Result<Option<Vec<RowId>>> {
+        let mut all = Vec::new();
+        for range in ranges {
+            let Some(rows) = self.of_range(range, most.saturating_sub(all.len()))? else {
+                return Ok(None);
+            };
+            all.extend(rows);
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(Some(all))
+    }
+
+    /// Counts for the index what was met.
+    fn count(&self, index: &IndexDef) {
+        let met = (SegmentStat::RowsRead, self.entries as u64);
+        segment::count(index.object.0, &[(SegmentStat::Scans, 1), met]);
+    }
+
     fn is_spent(&self) -> bool {
         self.entries >= self.most_entries
     }
 
-    fn of_key(&mut self, key: &[u8], most: usize) -> Result<Option<Vec<RowId>>> {
+    /// The rows of the entries from a key on, up to another one, in the order of the entries.
+    fn of_range(&mut self, (low, high): KeyRange, most: usize) -> Result<Option<Vec<RowId>>> {
         let tree = &self.tree;
         let most = most.min(self.most_entries - self.entries);
         let read = || {
-            let mut cursor = Cursor::new(key.to_vec(), after_prefix(key), false);
+            let mut cursor = Cursor::new(low, high, false);
             let mut rows = Vec::new();
             loop {
                 if rows.len().is_multiple_of(CANCEL_STEPS as usize) {
@@ -148,7 +185,6 @@ impl Reader<'_> {
             Ok((Some(rows), count))
         };
         let times = self.times.as_deref_mut();
-        // The entries of a key come in the order of their row ids.
         let (rows, read) = timed(times, read, |(_, read)| *read as u64)?;
         self.entries += read;
         Ok(rows)
@@ -209,15 +245,77 @@ impl Session {
             most_entries: most.saturating_mul(ENTRIES_PER_ROW),
         };
         let rows = cancellable(|| reader.rows(wanted, most))?;
-        let met = (SegmentStat::RowsRead, reader.entries as u64);
-        segment::count(index.object.0, &[(SegmentStat::Scans, 1), met]);
-        Ok(rows.map(|rows| RowsOfKeys {
+        reader.count(index);
+        Ok(rows.map(|rows| self.rows_by(table, index, rows)))
+    }
+
+    /// The rows that entries of each of these indexes lead to, and perhaps others. `None`: the row
+    /// ids of two of the indexes do not fit into so many bytes; all rows are to be read.
+    pub fn rows_in_common(
+        &mut self,
+        table: &TableDef,
+        parts: &[Entries],
+        snapshot: &Snapshot,
+        memory_bytes: usize,
+    ) -> Result<Option<RowsOfKeys>> {
+        let most = memory_bytes / size_of::<RowId>() / 2;
+        let mut common: Option<Vec<RowId>> = None;
+        for part in parts {
+            let index = &table.indexes[part.index];
+            index.check_usable(snapshot)?;
+            let mut reader = Reader {
+                tree: self.engine.tree(index.object, index.header),
+                times: self.index_times.as_mut(),
+                entries: 0,
+                most_entries: most,
+            };
+            let ranges = part.ranges.iter();
+            let ranges = ranges.map(|(low, high)| range(table, index, low, high));
+            let rows = cancellable(|| reader.of_ranges(ranges, most))?;
+            reader.count(index);
+            let Some(rows) = rows else {
+                return Ok(None);
+            };
+            match &mut common {
+                None => common = Some(rows),
+                Some(common) => common.retain(|row| rows.binary_search(row).is_ok()),
+            }
+            if common.as_ref().is_some_and(Vec::is_empty) {
+                break;
+            }
+        }
+        let first = parts.first().map(|part| &table.indexes[part.index]);
+        Ok(common
+            .zip(first)
+            .map(|(rows, index)| self.rows_by(table, index, rows)))
+    }
+
+    fn rows_by(&self, table: &TableDef, index: &IndexDef, rows: Vec<RowId>) -> RowsOfKeys {
+        RowsOfKeys {
             index: index.object,
             heap: self.engine.heap(table.object, table.header),
             rows,
             at: 0,
             ahead: EntriesAhead::default(),
             given: 0,
-        }))
+        }
+    }
+}
+
+fn range(
+    table: &TableDef,
+    index: &IndexDef,
+    low: &Bound<Vec<Datum>>,
+    high: &Bound<Vec<Datum>>,
+) -> KeyRange {
+    let (low, high) = (as_slice(low), as_slice(high));
+    key_range(&table.columns, index, low, high)
+}
+
+fn as_slice(bound: &Bound<Vec<Datum>>) -> Bound<&[Datum]> {
+    match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(k) => Bound::Included(k),
+        Bound::Excluded(k) => Bound::Excluded(k),
     }
 }

@@ -182,22 +182,8 @@ impl Engine {
         backward: bool,
     ) -> Result<IndexScan> {
         let def = &table.indexes[index];
-        let prefix = |values: &[Datum]| prefix(&table.columns, def, values);
-        // `None` is above every key: no key follows such a prefix.
-        let low = match low {
-            Bound::Unbounded => Some(Vec::new()),
-            Bound::Included(v) => Some(prefix(v)),
-            Bound::Excluded(v) => after_prefix(&prefix(v)),
-        };
-        let high = match high {
-            Bound::Unbounded => None,
-            Bound::Included(v) => after_prefix(&prefix(v)),
-            Bound::Excluded(v) => Some(prefix(v)),
-        };
-        let cursor = match low {
-            Some(low) => Cursor::new(low, high, backward),
-            None => Cursor::new(Vec::new(), Some(Vec::new()), backward),
-        };
+        let (low, high) = key_range(&table.columns, def, low, high);
+        let cursor = Cursor::new(low, high, backward);
         Ok(IndexScan {
             tree: self.tree(def.object, def.header),
             heap: self.heap(table.object, table.header),
@@ -386,6 +372,34 @@ impl Session {
 pub(crate) fn copy(bytes: &[u8], row: &mut Vec<u8>) {
     row.clear();
     row.extend_from_slice(bytes);
+}
+
+/// From a key on, up to another one, or to the end.
+pub(crate) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
+
+/// The range of an index between two bounds. Each bound is a prefix of the key's columns.
+pub(crate) fn key_range(
+    columns: &[ColType],
+    index: &crate::IndexDef,
+    low: Bound<&[Datum]>,
+    high: Bound<&[Datum]>,
+) -> KeyRange {
+    let prefix = |values: &[Datum]| prefix(columns, index, values);
+    // `None` is above every key: no key follows such a prefix.
+    let low = match low {
+        Bound::Unbounded => Some(Vec::new()),
+        Bound::Included(v) => Some(prefix(v)),
+        Bound::Excluded(v) => after_prefix(&prefix(v)),
+    };
+    let high = match high {
+        Bound::Unbounded => None,
+        Bound::Included(v) => after_prefix(&prefix(v)),
+        Bound::Excluded(v) => Some(prefix(v)),
+    };
+    match low {
+        Some(low) => (low, high),
+        None => (Vec::new(), Some(Vec::new())),
+    }
 }
 
 fn prefix(columns: &[ColType], index: &crate::IndexDef, values: &[Datum]) -> Vec<u8> {

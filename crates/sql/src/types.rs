@@ -368,6 +368,17 @@ impl SqlType {
         }
     }
 
+    /// Whether it is one of the database's own, so that [`SqlType::stored_as`] is the same.
+    #[inline]
+    pub fn is_stored_as_itself(self) -> bool {
+        match self {
+            SqlType::Enum(_) | SqlType::Domain(_) | SqlType::Composite(_) | SqlType::Array(_) => {
+                self.stored_as() == self
+            }
+            _ => true,
+        }
+    }
+
     /// Whether it is the very same state of a type.
     pub fn is_state(self, other: SqlType) -> bool {
         match (self, other) {

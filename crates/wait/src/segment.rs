@@ -164,7 +164,12 @@ impl Segments {
     }
 
     fn turn_to(&self, object: u32) {
-        self.at.store(self.slot_of(object) as u32, Relaxed);
+        let first = object as usize % SLOTS;
+        let at = match self.slots[first].object.load(Relaxed) == object && object != 0 {
+            true => first,
+            false => self.slot_of(object),
+        };
+        self.at.store(at as u32, Relaxed);
         self.object.store(object, Relaxed);
     }
 

@@ -125,6 +125,17 @@ pub struct Waiting {
 }
 
 impl Session {
+    fn begin_sql(&self, sql: &Arc<str>, start: i64) {
+        if self.timeline.is_wanted() {
+            self.timeline.note(Noted::Statement {
+                text: sql.clone(),
+                at_ns: now_ns(),
+            });
+        }
+        self.segments.about(0);
+        self.query_start.store(start, Relaxed);
+    }
+
     pub fn identity(&self) -> Identity {
         self.identity.lock().clone()
     }
@@ -462,17 +473,14 @@ pub fn set_program(program: &str) {
 /// 2000. The `Arc` belongs to the statement cache, so no copy is made.
 pub fn set_sql(sql: Arc<str>, start: i64) {
     with(|s| {
-        if s.timeline.is_wanted() {
-            let text = sql.clone();
-            s.timeline.note(Noted::Statement {
-                text,
-                at_ns: now_ns(),
-            });
-        }
+        s.begin_sql(&sql, start);
         *s.sql.lock() = Some(sql);
-        s.segments.about(0);
-        s.query_start.store(start, Relaxed);
     });
+}
+
+/// Says that this session runs the statement again that [`set_sql`] has set last.
+pub fn set_sql_again(sql: &Arc<str>, start: i64) {
+    with(|s| s.begin_sql(sql, start));
 }
 
 /// Sets the plan of the statement that this session runs; none if it has none.

@@ -13,16 +13,14 @@ use crate::error::Result;
 
 /// In debug builds, every refresh of a picture of so few entries is checked, and one in so many of
 /// another.
-#[cfg(debug_assertions)]
 const FEW: usize = 200;
-#[cfg(debug_assertions)]
 const EVERY: u64 = 16;
 
 /// Reads the whole dictionary and compares, at times, in debug builds. To be called while nobody
 /// commits a change of definitions.
-#[cfg(debug_assertions)]
 pub fn is_whole(engine: &Arc<Engine>, picture: &Dict) -> Result<()> {
-    if picture.maps.entries.len() <= FEW || picture.version.is_multiple_of(EVERY) {
+    let asked = picture.maps.entries.len() <= FEW || picture.version.is_multiple_of(EVERY);
+    if cfg!(debug_assertions) && asked {
         let whole = super::store::load(engine)?;
         if let Some(difference) = difference(picture, &whole)? {
             panic!("invariant: a picture is what is stored: {difference}");
@@ -31,13 +29,7 @@ pub fn is_whole(engine: &Arc<Engine>, picture: &Dict) -> Result<()> {
     Ok(())
 }
 
-#[cfg(not(debug_assertions))]
-pub fn is_whole(_: &Arc<Engine>, _: &Dict) -> Result<()> {
-    Ok(())
-}
-
 /// What two pictures differ in: the definitions, where they are, what they are found by.
-#[cfg(any(test, debug_assertions))]
 pub fn difference(one: &Dict, other: &Dict) -> Result<Option<String>> {
     let (a, b) = (&one.maps, &other.maps);
     for (here, there, which) in [(a, b, "second"), (b, a, "first")] {

@@ -192,7 +192,6 @@ impl Maps {
     }
 
     /// All that objects are found by, one line each.
-    #[cfg(any(test, debug_assertions))]
     pub fn found_by(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut line = |text: String| lines.push(text);

@@ -83,6 +83,12 @@ pub struct Modes {
     pub named: HashMap<u32, bool>,
 }
 
+impl Modes {
+    fn are_initial(&self) -> bool {
+        self.all.is_none() && self.named.is_empty()
+    }
+}
+
 /// How far the events of a transaction had come at a savepoint.
 #[derive(Clone)]
 pub struct Mark {
@@ -193,12 +199,27 @@ impl RowEvents {
     }
 
     /// The transaction has ended.
+    #[inline]
     pub fn end(&mut self) {
+        if self.is_untouched() {
+            return;
+        }
         self.rolled_back(&Mark {
             deferred: 0,
             fired: 0,
             modes: Modes::default(),
         });
+    }
+
+    /// Whether there is nothing to forget, as in most transactions.
+    fn is_untouched(&self) -> bool {
+        self.statement.is_empty()
+            && self.deferred.is_empty()
+            && self.fired.is_empty()
+            && self.transitions.is_empty()
+            && self.queued.is_empty()
+            && self.queued_deferred.is_empty()
+            && self.modes.are_initial()
     }
 
     pub fn mark(&self) -> Mark {

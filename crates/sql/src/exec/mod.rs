@@ -2,6 +2,7 @@
 
 pub(crate) mod aggregate;
 pub mod checks;
+mod common;
 mod deferrable;
 pub mod dml;
 pub(crate) mod drive;

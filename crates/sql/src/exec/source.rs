@@ -8,8 +8,8 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{AskedAhead, HeapScan, IndexScan, RowsOfKeys, Sight, Snapshot};
 
-use super::inverted;
 use super::profile::StepKey;
+use super::{common, inverted};
 use crate::dict::Table;
 use crate::error::Result;
 use crate::expr::{Calls, Env, Expr, cast, compare};
@@ -45,7 +45,7 @@ enum State {
         at: usize,
     },
     Index,
-    /// Of an inverted index.
+    /// Of an inverted index, or of several indexes.
     Rows(Box<RowsOfKeys>),
     /// A unique key: its row is fetched already, if there is one.
     One(Option<RowId>),
@@ -195,6 +195,12 @@ impl TableCursor {
             self.state = State::Rows(Box::new(rows));
             return Ok(());
         }
+        if let Path::Common { parts, .. } = &access.path
+            && let Some(rows) = common::rows(access, parts, core, snapshot, env)?
+        {
+            self.state = State::Rows(Box::new(rows));
+            return Ok(());
+        }
         let Path::Index {
             index,
             equal,
@@ -252,7 +258,7 @@ impl TableCursor {
         snapshot: &Snapshot,
     ) -> Result<()> {
         let (index, several, backward, unique) = match &access.path {
-            Path::Full | Path::Inverted { .. } => return Ok(()),
+            Path::Full | Path::Inverted { .. } | Path::Common { .. } => return Ok(()),
             Path::Keys { index, unique, .. } => (index, true, &false, unique),
             Path::Index {
                 index,
@@ -482,7 +488,7 @@ pub fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) ->
 }
 
 /// The keys of an IN list, each once, in descending order: they are taken from the end.
-fn listed_keys(
+pub fn listed_keys(
     access: &TableAccess,
     index: usize,
     prefix: Vec<Datum>,
@@ -541,7 +547,7 @@ pub type KeyRange = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);
 
 /// The range of an index, in its own order: the equal prefix, then the bounds of the next column. NULLs meet no bound
 /// but may lie inside the range at its open end; the filter refuses them.
-fn range(
+pub fn range(
     access: &TableAccess,
     index: usize,
     key: Vec<Datum>,

@@ -90,6 +90,10 @@ impl Transitions {
         self.0.clear();
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The tables that a trigger's function reads.
     pub fn seen_by(&self, trigger: &Trigger, table: &Table, op: Op) -> Vec<TransitionTable> {
         let changed = self.0.iter().find(|c| c.table == table.oid && c.op == op);

@@ -12,7 +12,7 @@ use crate::dict::inverted::Strategy;
 use crate::expr::Expr;
 use crate::pgtype::{IoSettings, text_out};
 use crate::plan::inverted::ElementTerm;
-use crate::plan::{Path, SortKey, TableAccess};
+use crate::plan::{IndexPart, Path, SortKey, TableAccess};
 use crate::query::aggregate::{Aggregate, AggregateCall};
 use crate::query::window::{WindowCall, WindowFunction};
 use crate::types::SqlType;
@@ -33,6 +33,25 @@ pub(super) fn index_terms(a: &TableAccess, names: &Names) -> Vec<String> {
     else {
         return Vec::new();
     };
+    let part = IndexPart {
+        index: *index,
+        equal: equal.clone(),
+        any_of: any_of.clone(),
+        low: low.clone(),
+        high: high.clone(),
+    };
+    part_terms(a, &part, names)
+}
+
+/// The conditions that a part of an index is entered by.
+pub(super) fn part_terms(a: &TableAccess, part: &IndexPart, names: &Names) -> Vec<String> {
+    let IndexPart {
+        index,
+        equal,
+        any_of,
+        low,
+        high,
+    } = part;
     let def = &a.table.indexes[*index];
     let column = |i: usize| def.key_text(&a.table, i);
     let mut terms: Vec<String> = equal

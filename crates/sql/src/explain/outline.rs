@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::expression::{
-    Names, element_terms, index_terms, over_tables, shown, sorted_by, whole_keys,
+    Names, element_terms, index_terms, over_tables, part_terms, shown, sorted_by, whole_keys,
 };
 use super::options::Options;
 use super::step::{Actual, Entry, Heading, Note, Step, Value};
@@ -12,13 +12,14 @@ use super::{Measured, no_plan, text};
 use crate::dict::{Dict, Table};
 use crate::error::Result;
 use crate::exec::profile::{self, StepKey};
+use crate::expr::Expr;
 use crate::plan::inverted::ElementTerm;
 use crate::plan::path::{conjoin, conjuncts};
 use crate::plan::supply::Change;
 use crate::plan::with::Part;
 use crate::plan::{
-    DeletePlan, InsertPlan, InsertSource, Path, SelectPlan, SortKey, Source, SuppliedWrite,
-    TableAccess, UpdatePlan,
+    DeletePlan, IndexPart, InsertPlan, InsertSource, Path, SelectPlan, SortKey, Source,
+    SuppliedWrite, TableAccess, UpdatePlan,
 };
 use crate::session::{Core, Kind};
 
@@ -365,7 +366,7 @@ impl Outline<'_> {
                 step.placed(StepKey::of(a)).rows(a.rows).actual = took;
                 return self.relation(&a.table, alias);
             }
-            Path::Inverted { .. } => {
+            Path::Inverted { .. } | Path::Common { .. } => {
                 let step = self.step(depth, format!("Bitmap Heap Scan on {name}"), BITMAP);
                 step.placed(StepKey::of(a)).rows(a.rows).actual = took;
                 return self.relation(&a.table, alias);
@@ -393,8 +394,11 @@ impl Outline<'_> {
         if let Path::Inverted { index, terms, .. } = &a.path {
             return self.inverted(a, *index, terms, depth);
         }
+        if let Path::Common { parts, said } = &a.path {
+            return self.common(a, parts, said, depth);
+        }
         let condition = match &a.path {
-            Path::Full | Path::Inverted { .. } => None,
+            Path::Full | Path::Inverted { .. } | Path::Common { .. } => None,
             Path::Keys { index, keys, .. } => Some(whole_keys(a, *index, keys, &self.names)),
             Path::Index { .. } => {
                 let terms = index_terms(a, &self.names);
@@ -441,6 +445,41 @@ impl Outline<'_> {
             let text = self.share("Index Walk: entries", walk.entries, walk.gets, walk.time);
             self.note(depth + 1, text)
                 .fact("Index Entries", walk.entries);
+        }
+    }
+
+    /// By what several indexes lead to rows, each of which is looked at, and the steps of the
+    /// indexes.
+    fn common(&mut self, a: &TableAccess, parts: &[IndexPart], said: &[Expr], depth: usize) {
+        let terms = parts.iter().map(|part| part_terms(a, part, &self.names));
+        let terms: Vec<Vec<String>> = terms.collect();
+        let within = |terms: &[String]| format!("({})", terms.join(" AND "));
+        let conditions = within(&terms.iter().map(|t| within(t)).collect::<Vec<_>>());
+        self.note(depth, format!("Recheck Cond: {conditions}"))
+            .fact("Recheck Cond", conditions);
+        let mut rest = conjuncts(a.filter.clone());
+        rest.retain(|e| !said.contains(e));
+        if let Some(f) = conjoin(rest) {
+            let filter = shown(&f, a, &self.names);
+            self.note(depth, format!("Filter: {filter}"))
+                .fact("Filter", filter);
+        }
+        self.removed(StepKey::of(a), depth);
+        let walk = (self.measured).map(|m| m.profile.step(StepKey::of(a)).index);
+        self.step(depth + 1, "BitmapAnd".to_string(), "BitmapAnd");
+        if let Some(walk) = walk {
+            let text = self.share("Index Walk: entries", walk.entries, walk.gets, walk.time);
+            self.note(depth + 1, text)
+                .fact("Index Entries", walk.entries);
+        }
+        for (part, terms) in parts.iter().zip(&terms) {
+            let name = a.table.indexes[part.index].name.clone();
+            let label = format!("Bitmap Index Scan on {name}");
+            let step = self.step(depth + 2, label, "Bitmap Index Scan");
+            step.fact("Index Name", name);
+            let condition = within(terms);
+            self.note(depth + 2, format!("Index Cond: {condition}"))
+                .fact("Index Cond", condition);
         }
     }
 

@@ -188,12 +188,20 @@ impl Param {
     pub fn parse(&self, text: &str) -> Result<String> {
         let text = text.trim();
         match self.kind {
-            Kind::Bool => parse_bool(text).ok_or_else(|| {
-                Error::new(
-                    "22023",
-                    format!("parameter \"{}\" requires a Boolean value", self.name),
-                )
-            }),
+            Kind::Bool => {
+                let value = parse_bool(text).ok_or_else(|| {
+                    Error::new(
+                        "22023",
+                        format!("parameter \"{}\" requires a Boolean value", self.name),
+                    )
+                })?;
+                // Dumps of PostgreSQL before 12 set it off.
+                if self.name == "default_with_oids" && value == "on" {
+                    let message = "tables declared WITH OIDS are not supported";
+                    return Err(Error::new("0A000", message));
+                }
+                Ok(value)
+            }
             Kind::Int { min, max, unit } => {
                 let value = parse_int(text, unit).ok_or_else(|| self.invalid(text, unit))?;
                 if (min..=max).contains(&value) {

@@ -29,7 +29,7 @@ pub mod styles;
 mod tests;
 mod tid;
 pub mod timetz;
-mod vectors;
+pub mod vectors;
 pub mod zone;
 
 use block::interval::Interval;
@@ -249,7 +249,9 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Null => {}
         DatumRef::Bool(v) => out.push(if v { b't' } else { b'f' }),
         DatumRef::Int2(v) => number::write_integer(out, i64::from(v)),
-        DatumRef::Int4(v) if ty == SqlType::Oid => number::write_integer(out, i64::from(v as u32)),
+        DatumRef::Int4(v) if matches!(ty, SqlType::Oid) => {
+            number::write_integer(out, i64::from(v as u32))
+        }
         DatumRef::Int4(v) => number::write_integer(out, i64::from(v)),
         DatumRef::Int8(v) => match ty {
             SqlType::Time => calendar::write_time(out, v),

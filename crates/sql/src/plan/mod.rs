@@ -9,6 +9,7 @@ mod alternatives;
 mod arbiters;
 mod assign;
 pub mod call;
+mod common;
 pub mod conflict;
 pub mod dml;
 pub mod estimate;
@@ -48,7 +49,7 @@ pub use dml::{DeletePlan, RowRules, UpdatePlan};
 pub use from::check_constraint;
 pub use insert::{InsertPlan, InsertSource};
 pub use output::{column_name, position, within_parentheses};
-pub use path::{KeyBound, Path};
+pub use path::{IndexPart, KeyBound, Path};
 pub use select::{LockRows, SelectPlan, SortKey, Source};
 pub use supply::SuppliedWrite;
 

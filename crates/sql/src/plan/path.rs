@@ -5,6 +5,7 @@
 
 use block::value::Datum;
 
+use super::common::{self, Part};
 use super::estimate::Estimate;
 use super::indexed::{self, Seen};
 use super::inverted::{self, ElementTerm};
@@ -41,6 +42,12 @@ pub enum Path {
         /// They are whole keys of a unique index.
         unique: bool,
     },
+    /// The rows that entries of each of these indexes lead to, in the order of the table.
+    Common {
+        parts: Vec<IndexPart>,
+        /// The conditions that the indexes say all of. They are in the filter nevertheless.
+        said: Vec<Expr>,
+    },
     /// The rows that meet all of these conditions by an inverted index, in the order of the table.
     Inverted {
         /// Position in the table's list of indexes.
@@ -49,6 +56,24 @@ pub enum Path {
         /// If a condition leads to more rows than this, all rows are read.
         most: Option<u64>,
     },
+}
+
+/// A part of an index, as of [`Path::Index`].
+#[derive(Clone, Debug)]
+pub struct IndexPart {
+    pub index: usize,
+    pub equal: Vec<Expr>,
+    pub any_of: Vec<Expr>,
+    pub low: Option<KeyBound>,
+    pub high: Option<KeyBound>,
+}
+
+impl IndexPart {
+    /// What its columns are compared with.
+    pub fn values(&self) -> impl Iterator<Item = &Expr> {
+        let bounds = self.low.iter().chain(&self.high).map(|b| &b.value);
+        self.equal.iter().chain(&self.any_of).chain(bounds)
+    }
 }
 
 /// A bound on the column after the equal ones, in the order of values, not of the index.
@@ -68,6 +93,9 @@ pub const BATCHED_ROW: f64 = 0.15;
 pub const ENTERED: f64 = 4.0;
 /// Rows of a table from which on batches are worth it.
 pub const BATCHED_ROWS: f64 = 2000.0;
+
+/// An index that leads to fewer rows is not combined with others.
+const COMBINED_ROWS: f64 = 50.0;
 
 /// Estimates that differ by less are the same.
 const SAME_ROWS: f64 = 1.5;
@@ -143,11 +171,32 @@ impl Candidate {
         if self.ordered && !wish.order.is_empty() {
             return false;
         }
+        wish.scan_beats(known, self.cost(known))
+    }
+
+    fn cost(&self, known: &Estimate<'_>) -> f64 {
         let first = known.table.indexes[self.index].keys.first();
         let correlation = first.map_or(0.0, |k| known.correlation(k.column));
         let row = ROW_ANYWHERE + correlation.powi(2) * (ROW_IN_ORDER - ROW_ANYWHERE);
-        let by_index = ENTERED * self.any_of.len().max(1) as f64 + self.rows * row;
-        wish.scan_beats(known, by_index)
+        ENTERED * self.any_of.len().max(1) as f64 + self.rows * row
+    }
+
+    /// The entries by themselves, and the columns of which they say something.
+    fn as_part(&self, seen: &Seen<'_>) -> Part {
+        let is_next_known = !self.any_of.is_empty() || self.low.is_some() || self.high.is_some();
+        let known = self.equal.len() + usize::from(is_next_known);
+        Part {
+            part: IndexPart {
+                index: self.index,
+                equal: self.equal.clone(),
+                any_of: self.any_of.clone(),
+                low: self.low.clone(),
+                high: self.high.clone(),
+            },
+            columns: seen.keys[..known].iter().map(|k| k.column).collect(),
+            said: self.used.clone(),
+            rows: self.rows,
+        }
     }
 }
 
@@ -179,6 +228,9 @@ impl Planner<'_> {
             stats: self.dict.stats(table.oid).map(|s| &**s),
         };
         let mut best: Option<Candidate> = None;
+        // Of a table that was never analyzed nobody knows what two indexes have in common.
+        let combines = known.stats.is_some() && order.is_empty() && !limited;
+        let mut parts = Vec::new();
         for (at, index) in table.indexes.iter().enumerate() {
             if !index.method.is_ordered() {
                 continue;
@@ -198,6 +250,9 @@ impl Planner<'_> {
             let wanted = !order.is_empty() && candidate.ordered && (limited || terms.is_empty());
             if !useful && !wanted {
                 continue;
+            }
+            if combines && useful && candidate.rows >= COMBINED_ROWS {
+                parts.push(candidate.as_part(&seen));
             }
             if best
                 .as_ref()
@@ -240,6 +295,24 @@ impl Planner<'_> {
                 rows: served.rows,
             };
             return (access, order.is_empty());
+        }
+        if parts.len() > 1
+            && let Some(common) = common::best(&known, parts)
+            && best.as_ref().is_none_or(|b| common.cost < b.cost(&known))
+            && !wish.scan_beats(&known, common.cost)
+        {
+            let access = TableAccess {
+                table: table.clone(),
+                offset,
+                path: Path::Common {
+                    parts: common.parts,
+                    said: common.said.iter().map(|at| terms[*at].clone()).collect(),
+                },
+                needed,
+                filter: conjoin(terms),
+                rows: common.rows,
+            };
+            return (access, true);
         }
         match best.filter(|b| !b.is_beaten_by_scan(&known, &wish)) {
             None => {

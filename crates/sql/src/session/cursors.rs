@@ -321,7 +321,9 @@ impl Cursors {
     /// Cursors without hold end with their transaction; held ones are rows by then, and survive a
     /// commit.
     pub fn end_transaction(&mut self, committed: bool) {
-        self.list.retain(|_, c| committed && c.declared.hold);
+        if !self.list.is_empty() {
+            self.list.retain(|_, c| committed && c.declared.hold);
+        }
     }
 
     /// Names and definitions, in the order of the names.

@@ -1,6 +1,6 @@
 //! Now and then an execution is measured, so that `v$sql_plan` tells what the steps of a plan gave
 //! beside what was expected of them: the second one of a statement that does not take long, and one
-//! of [`EVERY`] of a session.
+//! of [`EVERY`] of a session, unless one of the same statement was measured within the last second.
 //!
 //! Rows and gets are counted, and no clock is looked at. A measured execution takes longer by some
 //! nanoseconds for each row of each step.
@@ -29,7 +29,8 @@ impl SqlSession {
         self.executions_until_measured -= 1;
         if self.executions_until_measured == 0 {
             self.executions_until_measured = EVERY;
-            return self.may_be_measured();
+            let known = portal.statement.known();
+            return self.may_be_measured() && !known.was_measured(now_micros());
         }
         portal.statement.known().wants_measure() && self.may_be_measured()
     }

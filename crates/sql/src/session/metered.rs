@@ -48,7 +48,8 @@ impl SqlSession {
 
     /// A call begins. It is measured unless one is under way already.
     #[inline]
-    pub(super) fn begin_meter(&mut self, statement: &Arc<Statement>, portal: &Portal) {
+    pub(super) fn begin_meter(&mut self, portal: &Portal) {
+        let statement = &portal.statement;
         let is_under_way = self.is_metering();
         let runs_another = matches!(statement.kind, Does::Utility(Utility::Execute { .. }));
         if is_under_way || runs_another {
@@ -64,22 +65,24 @@ impl SqlSession {
         });
     }
 
-    /// The call has run. The portal's statement is the one that ran in the end: its tables may have
-    /// changed.
+    /// The call of this statement has run. The portal's statement is the one that ran in the end: its
+    /// tables may have changed.
     #[inline]
     pub(super) fn meter_ran(
         &mut self,
-        called: &Arc<Statement>,
+        called: *const Statement,
         portal: &Portal,
         done: &Result<Completion>,
     ) {
         let Some(meter) = &mut self.meter else {
             return;
         };
-        if meter.ran.is_some() || !Arc::ptr_eq(&meter.statement, called) {
+        if meter.ran.is_some() || Arc::as_ptr(&meter.statement) != called {
             return;
         }
-        meter.statement = portal.statement.clone();
+        if !Arc::ptr_eq(&meter.statement, &portal.statement) {
+            meter.statement = portal.statement.clone();
+        }
         meter.ran = Some(Ran {
             failed: done.is_err(),
             rows: match done {
@@ -120,7 +123,12 @@ impl SqlSession {
             let before = entry.map(|e| e.totals()).unwrap_or_default();
             self.keep_if_slow(meter.mark.at_ns(), call.spent.elapsed_ns, &before);
         }
-        let database = self.core.database.clone();
-        (database.statements).count(&meter.statement, &mut self.core, &call);
+        // What all sessions share is not counted anew for each call: neither its holders nor a clock.
+        let at = self.core.statement_start + (call.spent.elapsed_ns / 1000) as i64;
+        let known = meter.statement.known();
+        if !known.count(self.core.roles.current, &call, at) {
+            let database = self.core.database.clone();
+            (database.statements).count(&meter.statement, &mut self.core, &call, at);
+        }
     }
 }

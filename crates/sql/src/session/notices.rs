@@ -54,7 +54,11 @@ impl Pending {
     }
 
     /// The transaction is over.
+    #[inline]
     pub fn end(&mut self) {
+        if self.is_empty() {
+            return;
+        }
         self.rolled_back(Said { acts: 0, sent: 0 });
     }
 

@@ -122,12 +122,12 @@ impl SqlSession {
             let params = statement.params().iter().copied();
             params.chain(columns.iter().map(|c| c.ty))
         };
-        if types().all(|t| t.stored_as() == t) {
+        if types().all(SqlType::is_stored_as_itself) {
             return Ok(statement);
         }
         self.core.refresh()?;
         let dict = self.core.dict();
-        let is_now = |t: SqlType| match t.stored_as() == t {
+        let is_now = |t: SqlType| match t.is_stored_as_itself() {
             true => true,
             false => dict.type_of(t.oid()).is_some_and(|now| now.is_state(t)),
         };
@@ -229,8 +229,8 @@ impl SqlSession {
             return Ok(true);
         }
         self.ensure_begun()?;
-        let text = self.text_of(statement);
-        self.core.show_sql(&text);
+        let sent = self.client_text.as_ref();
+        self.core.show_sql(sent.unwrap_or_else(|| statement.text()));
         let planned = PlannedWith {
             tables: &statement.tables,
             views: &statement.views,

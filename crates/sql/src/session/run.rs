@@ -55,8 +55,8 @@ impl SqlSession {
         let hot = self.core.settings.hot();
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
-        let called = portal.statement.clone();
-        self.begin_meter(&called, portal);
+        let called = Arc::as_ptr(&portal.statement);
+        self.begin_meter(portal);
         self.watch(&portal.statement, hot.log_min_duration);
         let timed = self.core.begin_timed(portal.statement.text());
         let mut done = self.try_execute(portal, max_rows, sink);
@@ -75,7 +75,7 @@ impl SqlSession {
             }
         }
         self.watch_ran(&done);
-        self.meter_ran(&called, portal, &done);
+        self.meter_ran(called, portal, &done);
         done
     }
 
@@ -91,8 +91,9 @@ impl SqlSession {
             Run::New => {
                 portal.mark = self.core.mark;
                 self.core.statement_start = super::now_micros();
-                let text = self.text_of(&portal.statement);
-                self.core.show_sql(&text);
+                let sent = self.client_text.as_ref();
+                let text = sent.unwrap_or_else(|| portal.statement.text());
+                self.core.show_sql(text);
                 self.start_portal(portal, max_rows, sink)
             }
             Run::Done => Ok(Completion::Complete(Tag::Rows("SELECT", 0))),

@@ -23,11 +23,16 @@ impl Core {
         if start == self.shown_since && self.shown.as_ref().is_some_and(|s| Arc::ptr_eq(s, text)) {
             return;
         }
-        if !self.shown.as_ref().is_some_and(|s| Arc::ptr_eq(s, text)) && self.shown_plan.is_some() {
+        self.shown_since = start;
+        if self.shown.as_ref().is_some_and(|s| Arc::ptr_eq(s, text)) {
+            wait::session::set_sql_again(text, start);
+            return;
+        }
+        if self.shown_plan.is_some() {
             self.shown_plan = None;
             wait::session::set_plan(None);
         }
-        (self.shown, self.shown_since) = (Some(text.clone()), start);
+        self.shown = Some(text.clone());
         wait::session::set_sql(text.clone(), start);
     }
 }

@@ -38,6 +38,8 @@ const SHARDS: usize = 8;
 /// The mean time of executions, one of which is measured as soon as there has been another: an
 /// execution that is measured takes longer, by nanoseconds for each row of each step.
 const MEASURED_NS: u64 = 100_000_000;
+/// Executions of a statement that sessions measure by turns are as far apart.
+const MEASURED_APART_MICROS: i64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
@@ -283,6 +285,27 @@ impl Known {
             .is_some_and(|e| e.wants_measure())
     }
 
+    /// Counts a call of this role that ended then; not if the statement has no entry of the role.
+    #[inline]
+    pub fn count(&self, role: u32, call: &Call, at: i64) -> bool {
+        let entry = self.entry.load();
+        let entry = entry.as_ref().filter(|e| e.key.role == role);
+        match entry.filter(|e| !e.is_evicted.load(Relaxed)) {
+            Some(entry) => {
+                entry.count(call, at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether an execution has been measured less than [`MEASURED_APART_MICROS`] before.
+    pub fn was_measured(&self, now: i64) -> bool {
+        let entry = self.entry.load();
+        let measured = entry.as_ref().and_then(|e| e.measured());
+        measured.is_some_and(|m| now - m.last.at < MEASURED_APART_MICROS)
+    }
+
     /// Whether these are the steps of its plan.
     #[inline]
     pub fn has_steps(&self, steps: Option<&Arc<PlanSteps>>) -> bool {
@@ -328,15 +351,7 @@ impl Default for Statements {
 
 impl Statements {
     /// A call of a statement is over.
-    pub fn count(&self, statement: &Statement, core: &mut Core, call: &Call) {
-        let known = statement.known();
-        let at = now_micros();
-        if let Some(entry) = &*known.entry.load()
-            && entry.key.role == core.roles.current
-            && !entry.is_evicted.load(Relaxed)
-        {
-            return entry.count(call, at);
-        }
+    pub fn count(&self, statement: &Statement, core: &mut Core, call: &Call, at: i64) {
         self.enter(statement, core, at).count(call, at);
     }
 

@@ -192,6 +192,12 @@ pub fn type_name(oid: u32, typmod: i32) -> Option<String> {
 
 /// Types that catalogs mention and values cannot have: object id, internal name, name in messages.
 pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
+    (194, "pg_node_tree", "pg_node_tree"),
+    (269, "table_am_handler", "table_am_handler"),
+    (325, "index_am_handler", "index_am_handler"),
+    (1033, "aclitem", "aclitem"),
+    (1034, "_aclitem", "aclitem[]"),
+    (5069, "xid8", "xid8"),
     (2275, "cstring", "cstring"),
     (2276, "any", "\"any\""),
     (2279, "trigger", "trigger"),

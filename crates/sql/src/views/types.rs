@@ -244,10 +244,11 @@ pub fn rows(cx: &Context) -> Result<Rows> {
         let array = describe::OTHER_TYPES
             .iter()
             .find(|(_, other, _)| other.strip_prefix('_') == Some(name));
-        let (category, functions) = match (of_element, name.starts_with("json")) {
+        let (category, functions) = match (of_element, *name) {
             (Some(_), _) => ("A", procedures::of_type(SqlType::TEXTS)),
-            (None, true) => ("U", [0; 4]),
-            (None, false) => ("P", [0; 4]),
+            (None, "pg_node_tree") => ("Z", [0; 4]),
+            (None, "aclitem" | "xid8") => ("U", [0; 4]),
+            (None, _) => ("P", [0; 4]),
         };
         let other = Type {
             oid: *number,
