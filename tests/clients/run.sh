@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Connects real clients to two instances that this script starts, most with their first queries.
 #
-#     tests/clients/run.sh [psql|python|orms|node|go|scripts|java ...]      (default: all)
+#     tests/clients/run.sh [psql|python|orms|tools|node|prisma|go|rust|scripts|java|failover ...]
 #
+# Default: all but failover, which starts instances of its own and kills them.
 # BRAID is the program (default: the newest of target/release/braid and target/debug/braid).
 # What is installed goes to CLIENTS_CACHE (default: ~/.cache/braid-clients), not into the tree.
 # A kind of client whose tools are missing on the machine is skipped, and said so.
@@ -92,6 +93,18 @@ run_orms() {
         run "$program" "$cache/orms/bin/python" "$here/orms/$program.py"
     done
 }
+run_tools() {
+    has python3 || return 0
+    [ -x "$cache/tools/bin/pip" ] || python3 -m venv "$cache/tools"
+    "$cache/tools/bin/pip" install -q -r "$here/tools/requirements.txt"
+    for program in pgcli pg_activity; do
+        run "$program" "$cache/tools/bin/python" "$here/tools/${program}_client.py"
+    done
+    has go || return 0
+    local exporter=github.com/prometheus-community/postgres_exporter/cmd/postgres_exporter@v0.18.1
+    [ -x "$cache/postgres_exporter" ] || GOBIN=$cache GOMODCACHE="$cache/go" GOFLAGS=-modcacherw go install "$exporter"
+    run "postgres_exporter" python3 "$here/tools/exporter_client.py" "$cache/postgres_exporter"
+}
 run_node() {
     has node npm || return 0
     mkdir -p "$cache/node"
@@ -101,9 +114,25 @@ run_node() {
         run "$client" node "$cache/node/$client.js"
     done
 }
+run_prisma() {
+    has node npm || return 0
+    mkdir -p "$cache/prisma"
+    cp "$here"/prisma/* "$cache/prisma/"
+    # Its engines in JavaScript are in its packages; the others would be loaded by their scripts.
+    (cd "$cache/prisma" && npm ci --silent --no-audit --no-fund --ignore-scripts)
+    run "Prisma" node "$cache/prisma/prisma.js"
+}
+run_rust() {
+    has cargo || return 0
+    (cd "$here/rust" && cargo build --locked -q --target-dir "$cache/rust")
+    run "tokio-postgres and sqlx" "$cache/rust/debug/clients"
+}
+build_go() {
+    (cd "$here/go" && GOMODCACHE="$cache/go" go build -modcacherw -o "$cache/go-clients" .)
+}
 run_go() {
     has go || return 0
-    (cd "$here/go" && GOMODCACHE="$cache/go" go build -modcacherw -o "$cache/go-clients" .)
+    build_go
     run "pgx, lib/pq, GORM and golang-migrate" "$cache/go-clients"
 }
 # A program whose lines are those that PostgreSQL gave.
@@ -119,21 +148,39 @@ run_scripts() {
     if has php && php -m | grep -q pdo_pgsql; then
         run "PDO" run_lines "$here/php/pdo.expected" php "$here/php/pdo.php"
     fi
+    if has ruby && ruby -e 'require "active_record"' 2>/dev/null; then
+        run "ActiveRecord" run_lines "$here/ruby/active_record.expected" ruby -W0 "$here/ruby/active_record.rb"
+    fi
     if has ruby && ruby -e 'require "pg"' 2>/dev/null; then
         run "ruby-pg" run_lines "$here/ruby/pg.expected" ruby "$here/ruby/pg.rb"
     fi
 }
-run_java() {
-    has java mvn || return 0
+build_java() {
     mkdir -p "$cache/java"
     cp -r "$here/java/." "$cache/java/"
     (cd "$cache/java" && mvn -q -B -Dmaven.repo.local="$cache/m2" compile dependency:build-classpath -Dmdep.outputFile=classpath)
-    for client in jdbc hibernate flyway liquibase; do
-        run "$client" java -cp "$cache/java/target/classes:$(cat "$cache/java/classpath")" clients.Main "$client"
+    java=(java -cp "$cache/java/target/classes:$(cat "$cache/java/classpath")" clients.Main)
+}
+run_java() {
+    has java mvn || return 0
+    build_java
+    for client in jdbc hibernate flyway liquibase jooq spring; do
+        run "$client" "${java[@]}" "$client"
     done
 }
+run_failover() {
+    has python3 java mvn go || return 0
+    build_go
+    build_java
+    [ -x "$cache/python/bin/pip" ] || python3 -m venv "$cache/python"
+    "$cache/python/bin/pip" install -q -r "$here/python/requirements.txt"
+    "$cache/python/bin/python" "$here/failover/failover.py" --braid "$braid" --rounds "${ROUNDS:-3}" \
+        --client "libpq=$cache/python/bin/python $here/failover/libpq_client.py" \
+        --client "pgjdbc=${java[*]} failover" --client "pgx=$cache/go-clients failover" ||
+        failed+=(failover)
+}
 
-[ $# -gt 0 ] || set -- psql python orms node go scripts java
+[ $# -gt 0 ] || set -- psql python orms tools node prisma go rust scripts java
 for kind; do "run_$kind"; done
 if [ ${#failed[@]} -gt 0 ]; then
     echo "failed: ${failed[*]}"

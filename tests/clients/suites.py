@@ -3,10 +3,13 @@
 
     tests/clients/suites.py sqlalchemy SOURCE --braid target/debug/braid
     tests/clients/suites.py django SOURCE --postgres /usr/lib/postgresql/15/bin -- schema queries
+    tests/clients/suites.py pgx SOURCE --braid target/debug/braid -- ./pgtype/...
+    tests/clients/suites.py pgjdbc SOURCE --braid target/debug/braid -- -c NAME.OF.CLASS
 
 SOURCE is the unpacked source of the client, in the version that is installed for this Python,
-beside pytest (Django needs none) and psycopg 3. What stands behind `--` goes to the suite's runner
-in place of what it runs by itself. The servers are started, and ended, by this program.
+beside pytest (Django needs none) and psycopg 3. pgx wants go; pgjdbc wants Maven, which fetches the
+driver of the version that DRIVER names, and JUnit. What stands behind `--` goes to the suite's
+runner in place of what it runs by itself. The servers are started, and ended, by this program.
 """
 
 import argparse
@@ -95,7 +98,85 @@ def django(source, port, scratch, chosen):
     return command + options + (chosen or DJANGO.split()), source / "tests", {}
 
 
-SUITES = {"sqlalchemy": sqlalchemy, "psycopg": psycopg3, "asyncpg": asyncpg, "django": django}
+def pgx(source, port, scratch, chosen):
+    address = f"host=127.0.0.1 port={port} user={SUPERUSER} dbname=braid"
+    with psycopg.connect(address, autocommit=True) as connection:
+        for statement in PGX:
+            connection.execute(statement)
+    asked = {"PGX_TEST_DATABASE": address.replace("dbname", "database")}
+    asked["PGX_TEST_TCP_CONN_STRING"] = asked["PGX_TEST_DATABASE"]
+    # One package after another: they make the same tables.
+    command = ["go", "test", "-p", "1", "-timeout", "1200s"]
+    return command + (chosen or ["./..."]), source, asked
+
+
+def pgjdbc(source, port, scratch, chosen):
+    """Compiles the tests of the driver's source against the driver as it is published."""
+    needed = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, name, version in (line.split(":") for line in DRIVER.split())
+    )
+    (scratch / "pom.xml").write_text(POM.format(needed=needed))
+    where = scratch / "classpath"
+    maven = ["mvn", "-q", "-B", "dependency:build-classpath", f"-Dmdep.outputFile={where}"]
+    subprocess.run(maven, cwd=scratch, check=True)
+    made = scratch / "classes"
+    tests = source / "pgjdbc/src"
+    left = {"osgi", "sspi"}
+    files = [
+        str(file)
+        for kind in ["test", "testFixtures"]
+        for file in (tests / kind / "java").rglob("*.java")
+        if not left & set(file.parts) and not file.name.startswith("CopyBothResponseTest")
+    ]
+    (scratch / "files").write_text("\n".join(files))
+    javac = ["javac", "-nowarn", "-proc:none", "-d", str(made), "-cp", where.read_text()]
+    subprocess.run([*javac, f"@{scratch / 'files'}"], check=True)
+    properties = {
+        "test.url.PGHOST": "127.0.0.1",
+        "test.url.PGPORT": port,
+        "secondaryPort1": port,
+        "test.url.PGDBNAME": "braid",
+        "user": SUPERUSER,
+        "password": "test",
+        "privilegedUser": SUPERUSER,
+        "privilegedPassword": "test",
+        "certdir": source / "certdir",
+    }
+    (scratch / "build.local.properties").write_text(
+        "".join(f"{name}={value}\n" for name, value in properties.items())
+    )
+    (scratch / "build.properties").write_text((source / "build.properties").read_text())
+    classes = os.pathsep.join([str(made), str(tests / "test/resources"), where.read_text()])
+    java = ["java", f"-Dbuild.properties.relative.path={scratch}", "-Duser.language=en"]
+    java += ["-Duser.timezone=UTC", "-cp", classes, "org.junit.platform.console.ConsoleLauncher"]
+    how = ["execute", "--details=tree", "--disable-banner", "--disable-ansi-colors"]
+    return java + how + (chosen or ["-p", "org.postgresql"]), scratch, {}
+
+
+DRIVER = """org.postgresql:postgresql:42.7.7 com.ongres.scram:scram-client:3.1
+org.checkerframework:checker-qual:3.49.3 junit:junit:4.13.2 org.junit.jupiter:junit-jupiter:5.12.2
+org.junit.vintage:junit-vintage-engine:5.12.2 org.hamcrest:hamcrest:3.0
+org.junit.platform:junit-platform-console-standalone:1.12.2
+se.jiderhamn:classloader-leak-test-framework:1.1.2
+uk.org.webcompere:system-stubs-jupiter:2.1.8"""
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>suite</groupId><artifactId>suite</artifactId><version>1</version>
+<dependencies>{needed}</dependencies></project>"""
+# What pgx's tests want to be there, but for extensions.
+PGX = [
+    "create domain uint64 as numeric(20, 0)",
+    """create user " tricky, ' } "" \\ test user " superuser password 'secret'""",
+]
+SUITES = {
+    "sqlalchemy": sqlalchemy,
+    "psycopg": psycopg3,
+    "asyncpg": asyncpg,
+    "django": django,
+    "pgx": pgx,
+    "pgjdbc": pgjdbc,
+}
 
 
 def main():

@@ -274,6 +274,19 @@ impl Engine {
         &self.redo
     }
 
+    /// Names below a member's directory, and bytes, of this instance's redo files.
+    pub fn redo_files(&self) -> Vec<(String, u64)> {
+        let files = self.redo.files();
+        let (thread, geometry) = (files.identity().thread, files.geometry());
+        let names = redo::LogFiles::names(thread, geometry.files);
+        names.map(|name| (name, geometry.file_bytes)).collect()
+    }
+
+    /// Names below the database directory, and bytes, of this instance's temporary files.
+    pub fn temp_files(&self) -> Result<Vec<(String, u64)>> {
+        self.temp.list()
+    }
+
     /// The table that holds all definitions. Its columns are id integer, kind smallint, name text,
     /// definition bytea.
     pub fn dictionary(&self) -> Arc<TableDef> {

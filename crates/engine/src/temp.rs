@@ -7,7 +7,7 @@
 
 use crate::{Error, Result};
 use seam::Mutex;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::{File, FileKind, Storage};
 use wait::{Event, Stat};
@@ -19,7 +19,8 @@ const MAX_FILES: u32 = 1024;
 pub(crate) struct TempSpace {
     storage: Arc<dyn Storage>,
     instance: u16,
-    used: Mutex<BTreeSet<u32>>,
+    /// Files in use, by their numbers; nothing while a file is being made.
+    used: Mutex<BTreeMap<u32, Option<Arc<dyn File>>>>,
 }
 
 impl TempSpace {
@@ -43,18 +44,27 @@ impl TempSpace {
         format!("temp/instance{}_{number}.tmp", self.instance)
     }
 
+    /// Names and bytes of the files in use.
+    pub(crate) fn list(&self) -> Result<Vec<(String, u64)>> {
+        let used = self.used.lock().clone();
+        let files = used.into_iter().filter_map(|(n, file)| Some((n, file?)));
+        let told = files.map(|(n, file)| Ok((self.name(n), file.len()?)));
+        told.collect()
+    }
+
     pub(crate) fn create(self: &Arc<Self>) -> Result<TempFile> {
         let number = {
             let mut used = self.used.lock();
-            let free = (0..MAX_FILES).find(|n| !used.contains(n));
+            let free = (0..MAX_FILES).find(|n| !used.contains_key(n));
             let number = free.ok_or(Error::TooManyTempFiles(MAX_FILES))?;
-            used.insert(number);
+            used.insert(number, None);
             number
         };
         let created = self.storage.create(&self.name(number), FileKind::Data);
         match created {
             Ok(file) => {
                 wait::stat::add(Stat::TempFiles, 1);
+                self.used.lock().insert(number, Some(file.clone()));
                 Ok(TempFile {
                     file,
                     number,

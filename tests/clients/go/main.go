@@ -1,5 +1,5 @@
 // pgx and lib/pq connect and ask, lib/pq in the clear and by TLS, with every sslmode. Then more of
-// pgx, GORM and golang-migrate.
+// pgx, GORM and golang-migrate. With the word failover: the client of failover.py.
 package main
 
 import (
@@ -17,6 +17,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "failover" {
+		failover()
+		return
+	}
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, "options='-c geqo=off' sslmode=prefer")
 	if err != nil {

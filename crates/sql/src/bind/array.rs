@@ -8,7 +8,7 @@ use super::coerce::fold;
 use super::{Binder, Typed, common_type};
 use crate::error::{Error, Result};
 use crate::expr::array::ArrayFunc;
-use crate::expr::cast::CastContext;
+use crate::expr::cast::{Cast, CastContext, Conversion};
 use crate::expr::func::PureFunc;
 use crate::expr::{CmpOp, Expr, Func};
 use crate::types::{Element, SqlType};
@@ -81,6 +81,19 @@ impl Binder<'_> {
                 call(ArrayFunc::Make(element), args, SqlType::Array(element))
             }
         }
+    }
+
+    /// `array[..]` as a vector of catalogs, which no other array can be made.
+    pub(super) fn vector(&self, items: &[ast::Expr], to: SqlType) -> Result<Typed> {
+        let array = self.array(items, element_of(to))?;
+        let cast = Cast {
+            from: array.ty,
+            to,
+            typmod: -1,
+            how: Conversion::Explicit,
+        };
+        let made = fold(Expr::Cast(cast, Box::new(array.expr)))?;
+        Ok(Typed::new(made, to))
     }
 
     /// Values as the elements of an array.

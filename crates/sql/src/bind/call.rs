@@ -50,7 +50,61 @@ pub fn call_of(name: &ast::ObjectName, args: &[FunctionArg]) -> ast::Expr {
 }
 
 impl Binder<'_> {
+    /// A call, or the field of a row that is written as one.
     pub(super) fn function(&self, f: &ast::Function) -> Result<Typed> {
+        match self.called(f) {
+            Err(e) if e.sqlstate() == "42883" => self.field_called(f)?.ok_or(e),
+            found => found,
+        }
+    }
+
+    /// `f(x)` for the field `f` of a row `x`, if that has one.
+    fn field_called(&self, f: &ast::Function) -> Result<Option<Typed>> {
+        let name = names::Qualified::new(&f.name)?;
+        let (None, FunctionArguments::List(list)) = (&name.schema, &f.args) else {
+            return Ok(None);
+        };
+        let [argument @ FunctionArg::Unnamed(_)] = list.args.as_slice() else {
+            return Ok(None);
+        };
+        let row = self.argument(f, argument)?;
+        let fields = match row.ty {
+            SqlType::Composite(ty) => ty.fields().unwrap_or_default(),
+            _ => return Ok(None),
+        };
+        match fields.iter().any(|field| field.name == name.name) {
+            true => self.field_named(&row, &name.name).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// `x.f` for `f(x)` of a whole row `x`, which has no column `f`: the error of that if there is
+    /// no such function either.
+    pub fn call_by_dot(&self, path: &[ast::Ident], missing: Error) -> Result<Typed> {
+        let [table, function] = path else {
+            return Err(missing);
+        };
+        if missing.sqlstate() != "42703" {
+            return Err(missing);
+        }
+        let alias = names::ident(table);
+        let row = match self.groups {
+            Some(groups) => groups.whole_row(&alias)?,
+            None => self.whole_row(&alias)?,
+        };
+        if row.is_none() {
+            return Err(missing);
+        }
+        let name = ast::ObjectName(vec![ast::ObjectNamePart::Identifier(function.clone())]);
+        let row = ast::Expr::Identifier(table.clone());
+        let row = FunctionArg::Unnamed(FunctionArgExpr::Expr(row));
+        match self.expr(&call_of(&name, &[row])) {
+            Err(e) if e.sqlstate() == "42883" => Err(missing),
+            found => found,
+        }
+    }
+
+    fn called(&self, f: &ast::Function) -> Result<Typed> {
         if f.over.is_some()
             || f.filter.is_some()
             || !f.within_group.is_empty()

@@ -292,7 +292,8 @@ impl Binder<'_> {
     fn column_path(&self, path: &[ast::Ident]) -> Result<Typed> {
         let names: Vec<String> = path.iter().map(names::ident).collect();
         let found = self.params.or_variable(&names, self.column_of(&names));
-        found.or_else(|e| self.pseudo_column(path, e))
+        let found = found.or_else(|e| self.pseudo_column(path, e));
+        found.or_else(|e| self.call_by_dot(path, e))
     }
 
     /// Whether the table in sight that has a column may stand behind a schema's name: it is of the
@@ -333,6 +334,9 @@ impl Binder<'_> {
         let value = match (e, ty.base()) {
             (ast::Expr::Array(list), SqlType::Array(element)) => {
                 self.array(&list.elem, Some(element))?
+            }
+            (ast::Expr::Array(list), SqlType::Int2Vector | SqlType::OidVector) => {
+                return self.vector(&list.elem, ty);
             }
             _ => self.expr(e)?,
         };

@@ -268,6 +268,16 @@ impl Cast {
                 let dimensions: Vec<_> = a.dimensions().collect();
                 Val::Own(Datum::Array(pgtype::array::make(to, &dimensions, &values)?))
             }
+            // Made of `array[..]` alone.
+            (DatumRef::Array(a), Int2Vector | OidVector) => {
+                let has_null = a.values().any(|v| matches!(v, DatumRef::Null));
+                if has_null || a.dimensions().count() > 1 {
+                    let message = format!("array is not a valid {}", self.to.name());
+                    return Err(Error::new("42804", message));
+                }
+                let values: Vec<Datum> = a.values().map(|v| v.to_datum()).collect();
+                Val::Own(Datum::Array(pgtype::vectors::make(self.to, &values)?))
+            }
             (DatumRef::Composite(row), Composite(to)) => {
                 let Composite(from) = self.from else {
                     return Err(Error::internal("a row of no type of rows"));

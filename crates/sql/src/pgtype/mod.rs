@@ -29,7 +29,7 @@ pub mod styles;
 mod tests;
 mod tid;
 pub mod timetz;
-mod vectors;
+pub mod vectors;
 pub mod zone;
 
 use block::interval::Interval;

@@ -92,16 +92,18 @@ impl Planner<'_> {
                 ..
             } => {
                 let table = self.known_table(name)?;
+                if table.live_columns().next().is_none() {
+                    let what = "a table without columns in a direct plan";
+                    return Err(Error::unsupported(what));
+                }
                 let alias = match alias {
                     Some(a) if a.columns.is_empty() => names::ident(&a.name),
                     Some(_) => return Err(Error::unsupported("column aliases in a direct plan")),
                     None => table.name.clone(),
                 };
+                // Two of a name may be of two schemas.
                 if scope.has_table(&alias) {
-                    return Err(Error::new(
-                        "42712",
-                        format!("table name \"{alias}\" specified more than once"),
-                    ));
+                    return Err(Error::unsupported("a name twice in a direct plan"));
                 }
                 scope.add_table(&table, &alias, *width);
                 *width += table.columns.len();

@@ -175,11 +175,13 @@ fn star(binder: &Binder<'_>, table: Option<&str>, output: &mut Output) -> Result
             format!("missing FROM-clause entry for table \"{t}\""),
         ));
     }
+    // The target of a write has its system columns.
     if scope.columns.is_empty() && table.is_none() {
-        return Err(Error::new(
-            "42601",
-            "SELECT * with no tables specified is not valid",
-        ));
+        let message = match scope.system.is_empty() {
+            true => "SELECT * with no tables specified is not valid",
+            false => "RETURNING must have at least one column",
+        };
+        return Err(Error::new("42601", message));
     }
     for c in scope
         .columns

@@ -15,11 +15,22 @@ use crate::pgtype::lsn;
 use crate::types::Reg::Class;
 use crate::types::SqlType::{self, Bool, Int4, Int8, Oid, PgLsn, Reg, Text, TimestampTz};
 
+/// Bytes of the longest name.
+const LONGEST_NAME: usize = 63;
+
 /// The tablespaces that there are.
 const PG_DEFAULT: u32 = 1663;
 const PG_GLOBAL: u32 = 1664;
 
 pub const ALL: &[Function] = &[
+    // By this information_schema names functions that have other arguments.
+    strict("nameconcatoid", (2, 2), SqlType::Name, |_, a| {
+        let (mut name, suffix) = (string(&a[0]).to_string(), format!("_{}", oid(&a[1])));
+        while name.len() + suffix.len() > LONGEST_NAME {
+            name.pop();
+        }
+        Ok(Datum::Text(name + &suffix))
+    }),
     strict("pg_current_wal_lsn", (0, 0), PgLsn, |cx, _| {
         Ok(position(cx.database.engine().redo().end()))
     }),

@@ -26,6 +26,7 @@ mod domains;
 mod empty;
 mod everywhere;
 pub mod extensions;
+mod files;
 pub mod functions;
 mod granted;
 mod inspect;
@@ -296,7 +297,8 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
 pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
     let schema = schema.unwrap_or("pg_catalog");
     if schema == FUNCTIONS {
-        return keywords::VIEWS.iter().find(|v| v.name == name);
+        let mut all = keywords::VIEWS.iter().chain(files::VIEWS);
+        return all.find(|v| v.name == name);
     }
     numbers::view_named(schema, name)
 }

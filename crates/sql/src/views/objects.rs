@@ -166,7 +166,8 @@ fn relation(dict: &Dict, database: &str, text: &str) -> Result<u32> {
 pub fn type_called(dict: &Dict, text: &str) -> Result<u32> {
     crate::parse::by_number::refuse(text)?;
     let no_type = || Error::new("42704", format!("type \"{text}\" does not exist"));
-    if let Some((number, ..)) = describe::OTHER_TYPES.iter().find(|(_, n, _)| *n == text) {
+    let bare = text.strip_prefix("pg_catalog.").unwrap_or(text);
+    if let Some((number, ..)) = describe::OTHER_TYPES.iter().find(|(_, n, _)| *n == bare) {
         return Ok(*number);
     }
     let cast = crate::parse::expression(&format!("null::{text}"));

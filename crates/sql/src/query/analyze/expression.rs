@@ -9,7 +9,7 @@ use super::Analyzer;
 use super::functions::is_series;
 use super::group::Groups;
 use super::hypothetical::{self, is_hypothetical};
-use super::scope::Scope;
+use super::scope::{Column, Scope};
 use super::tree::Series;
 use super::with::Known;
 use crate::bind::{self, Binder, Typed, names};
@@ -121,7 +121,12 @@ impl<'c> Clause<'c> {
         column: Result<Option<Typed>>,
     ) -> Result<Option<Typed>> {
         let params = self.analyzer.params;
-        let pseudo = |e| self.binder().pseudo_column(path, e).map(Some);
+        let pseudo = |e| {
+            let found = self.binder().pseudo_column(path, e);
+            found
+                .or_else(|e| self.binder().call_by_dot(path, e))
+                .map(Some)
+        };
         if !params.sight.has_variables() || self.analyzer.is_in_view() {
             return column.or_else(pseudo);
         }
@@ -140,6 +145,11 @@ impl<'c> Clause<'c> {
         let (table, name) = match path.as_slice() {
             [table, name] => (table, name),
             [schema, table, name] => {
+                if let Some((column, depth)) = self.of_relation(schema, table, name)? {
+                    self.analyzer.note_level(depth);
+                    self.analyzer.note_used(column.origin);
+                    return Ok(Some(column.value));
+                }
                 let (column, _) = self.scope.resolve(Some(table), name)?;
                 let oid = column.origin.0;
                 if !names::is_in_schema(self.analyzer.dict, schema, table, oid) {
@@ -150,6 +160,23 @@ impl<'c> Clause<'c> {
             _ => return Err(Error::unsupported(format!("name {}", path.join(".")))),
         };
         self.column(Some(table), name)
+    }
+
+    /// The column of a relation by its schema, if it stands in a FROM without an alias.
+    fn of_relation(
+        &self,
+        schema: &str,
+        table: &str,
+        name: &str,
+    ) -> Result<Option<(Column, usize)>> {
+        let q = names::Qualified {
+            schema: Some(schema.to_string()),
+            name: table.to_string(),
+        };
+        match self.analyzer.dict.relation(&q) {
+            Some(relation) => self.scope.resolve_in((table, relation.lock_oid()), name),
+            None => Ok(None),
+        }
     }
 
     fn function(&self, f: &ast::Function) -> Result<Option<Typed>> {

@@ -87,12 +87,14 @@ impl Analyzer<'_> {
             let mut beside = scope.beside();
             beside.columns = scope.columns.clone();
             beside.tables = scope.tables.clone();
+            beside.bare = scope.bare.clone();
             beside.rows = scope.rows.clone();
             beside.system = scope.system.clone();
             let (from, names) = left;
             let mut seen = Names {
                 columns: names.columns.clone(),
                 tables: names.tables.clone(),
+                bare: names.bare.clone(),
                 keys: Vec::new(),
                 rows: names.rows.clone(),
                 system: names.system.clone(),
@@ -100,6 +102,7 @@ impl Analyzer<'_> {
             if !flipped && kind != JoinKind::Full {
                 beside.columns.append(&mut seen.columns);
                 beside.tables.append(&mut seen.tables);
+                beside.bare.append(&mut seen.bare);
                 beside.rows.append(&mut seen.rows);
                 beside.system.append(&mut seen.system);
             } else {
@@ -166,6 +169,7 @@ impl Analyzer<'_> {
         }
         for side in [left_names, right_names] {
             both.tables.extend(side.tables);
+            both.bare.extend(side.bare);
             both.keys.extend(side.keys);
             both.rows.extend(side.rows);
             both.system.extend(side.system);
@@ -181,6 +185,7 @@ impl Analyzer<'_> {
             let mut inside = scope.beside();
             inside.columns = both.columns.clone();
             inside.tables = both.tables.clone();
+            inside.bare = both.bare.clone();
             inside.rows = both.rows.clone();
             inside.system = both.system.clone();
             let clause = Clause::new(self, &inside, known, "JOIN conditions");
@@ -378,14 +383,19 @@ impl Analyzer<'_> {
                 let columns = columns.map(|(at, c)| (at as i16 + 1, c.name.clone()));
                 let noted = Noted::Stored(table.oid, columns.collect());
                 self.note_relation(name, alias, noted)?;
-                return self.stored_table(&table, None, None, alias, scope);
+                let (from, mut found) = self.stored_table(&table, None, None, alias, scope)?;
+                self.may_stand_beside(&mut found, table.oid, alias);
+                return Ok((from, found));
             }
             Some(dict::Relation::View(view)) => {
                 let columns = view.columns.iter().enumerate();
                 let columns = columns.map(|(at, c)| (at as i16 + 1, c.name.clone()));
                 let noted = Noted::Stored(view.oid, columns.collect());
                 self.note_relation(name, alias, noted)?;
-                return self.stored_view(&view, None, None, alias, scope, nullable);
+                let item = self.stored_view(&view, None, None, alias, scope, nullable);
+                let (from, mut found) = item?;
+                self.may_stand_beside(&mut found, view.oid, alias);
+                return Ok((from, found));
             }
             Some(dict::Relation::Sequence(sequence)) => {
                 let (from, mut found) = self.sequence(&sequence, name, alias, scope)?;
@@ -406,6 +416,14 @@ impl Analyzer<'_> {
                 Ok((from, found))
             }
             None => Err(names::no_relation(&q).at_name(name)),
+        }
+    }
+
+    /// Notes that a relation has no alias, so that another of its name may stand beside it. Not in a
+    /// view, whose text names relations by their aliases.
+    fn may_stand_beside(&self, found: &mut Names, oid: u32, alias: Option<&TableAlias>) {
+        if alias.is_none() && self.notes.borrow().is_none() {
+            found.bare = found.tables.iter().map(|t| (t.clone(), oid)).collect();
         }
     }
 
@@ -711,6 +729,7 @@ pub fn rename(found: &mut Names, alias: &TableAlias) -> Result<()> {
         column.table.clone_from(&name);
     }
     found.tables = vec![name];
+    found.bare.clear();
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, TableAlias};
 
 use super::Analyzer;
+use super::answers;
 use super::expression::Clause;
 use super::from::{Item, rename};
 use super::records::{defined, without_types};
@@ -119,6 +120,11 @@ impl Analyzer<'_> {
             && args.is_empty()
         {
             return self.view(view, &q.name, alias, scope);
+        }
+        if let Some(text) = answers::query_of(&q, args.len())
+            && !ordinality
+        {
+            return self.answer(text, &q.name, args, alias, scope, known);
         }
         if q.name == forms::ROWS_FROM {
             return self.side_by_side(args, ordinality, alias, scope, known);

@@ -447,6 +447,16 @@ impl Keys {
         self.sets.is_empty()
     }
 
+    /// Whether a register is part of a key.
+    pub fn uses(&self, register: Register) -> bool {
+        let mut found = false;
+        for key in &self.keys {
+            key.written
+                .visit(&mut |e| found |= *e == Expr::Column(register));
+        }
+        found
+    }
+
     /// The place of a key among all.
     pub fn place(
         &mut self,

@@ -4,6 +4,7 @@
 //! of any level, subqueries, aggregates, windows, rows of values) is answered by
 //! [`expression::Clause`], which the binder asks first.
 
+mod answers;
 mod expression;
 mod from;
 pub(crate) mod functions;
@@ -38,6 +39,7 @@ mod window;
 mod with;
 mod zipped;
 
+pub use joins::THERE;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;

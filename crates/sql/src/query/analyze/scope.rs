@@ -1,6 +1,7 @@
 //! Names in sight, level by level, and the register files they lead to.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::group::Groups;
@@ -116,6 +117,8 @@ pub struct Scope<'s> {
     pub columns: Vec<Column>,
     /// Aliases, also of relations without columns.
     pub tables: Vec<String>,
+    /// Relations that have no alias, by name and object id: another of that name may stand beside.
+    pub bare: Vec<(String, u32)>,
     /// Primary keys of its tables: alias, registers of the key, registers of all columns.
     pub keys: Vec<(Vec<Register>, Vec<Register>)>,
     /// Whole rows: alias, and what is NULL if and only if an outer join has no row of it.
@@ -146,6 +149,7 @@ impl<'s> Scope<'s> {
             file: file.clone(),
             columns: Vec::new(),
             tables: Vec::new(),
+            bare: Vec::new(),
             keys: Vec::new(),
             rows: Vec::new(),
             system: Vec::new(),
@@ -194,20 +198,65 @@ impl<'s> Scope<'s> {
 
     /// Takes in the names of an item of FROM.
     pub fn add(&mut self, item: Names) -> Result<()> {
-        for table in &item.tables {
-            if !table.is_empty() && self.tables.contains(table) {
-                return Err(Error::new(
-                    "42712",
-                    format!("table name \"{table}\" specified more than once"),
-                ));
+        for (at, table) in item.tables.iter().enumerate() {
+            let before = self.tables.iter().chain(&item.tables[..at]);
+            if !table.is_empty() && before.clone().any(|t| t == table) {
+                self.check_apart(table, &item)?;
             }
         }
         self.tables.extend(item.tables);
+        self.bare.extend(item.bare);
         self.columns.extend(item.columns);
         self.keys.extend(item.keys);
         self.rows.extend(item.rows);
         self.system.extend(item.system);
         Ok(())
+    }
+
+    /// Refuses a name that this level and an item of FROM have several times, unless each is that
+    /// of another relation, without an alias.
+    fn check_apart(&self, table: &str, item: &Names) -> Result<()> {
+        let tables = self.tables.iter().chain(&item.tables);
+        let bare = self.bare.iter().chain(&item.bare);
+        let bare = bare.filter(|(t, _)| t == table).map(|(_, oid)| oid);
+        let others: HashSet<&u32> = bare.collect();
+        match tables.filter(|t| *t == table).count() == others.len() {
+            true => Ok(()),
+            false => Err(Error::new(
+                "42712",
+                format!("table name \"{table}\" specified more than once"),
+            )),
+        }
+    }
+
+    /// How many relations of this level have a name.
+    pub fn count(&self, table: &str) -> usize {
+        self.tables.iter().filter(|t| *t == table).count()
+    }
+
+    /// Like `resolve`, of a relation without an alias by its object id; nothing if that stands in no
+    /// level by its own name.
+    pub fn resolve_in(
+        &self,
+        (table, oid): (&str, u32),
+        name: &str,
+    ) -> Result<Option<(Column, usize)>> {
+        let mut levels = std::iter::successors(Some(self), |scope| scope.parent);
+        let of = |scope: &&Scope<'_>| scope.bare.iter().any(|(t, o)| t == table && *o == oid);
+        let Some(scope) = levels.find(of) else {
+            return Ok(None);
+        };
+        let named = |c: &&Column| c.table == table && c.name == name && c.origin.0 == oid;
+        let Some(found) = scope.columns.iter().find(named) else {
+            if scope.count(table) == 1 {
+                return Ok(None);
+            }
+            let error = names::no_column_of_query(&format!("{table}.{name}"), name);
+            return Err(error.hint_if_any(self.similar(Some(table), name)));
+        };
+        let mut column = found.clone();
+        column.value.expr = self.file.import(&scope.file, column.value.expr)?;
+        Ok(Some((column, scope.depth())))
     }
 
     /// The column of a name, of this level or of one around it, its value over this scope's file;
@@ -323,7 +372,7 @@ impl<'s> Scope<'s> {
 
     fn own(&self, table: Option<&str>, name: &str) -> Result<Option<&Column>> {
         if let Some(t) = table
-            && self.tables.iter().filter(|known| *known == t).count() > 1
+            && self.count(t) > 1
         {
             return Err(Error::new(
                 "42P09",
@@ -374,6 +423,7 @@ pub struct Row {
 pub struct Names {
     pub columns: Vec<Column>,
     pub tables: Vec<String>,
+    pub bare: Vec<(String, u32)>,
     pub keys: Vec<(Vec<Register>, Vec<Register>)>,
     pub rows: Vec<(String, Expr)>,
     pub system: Vec<Column>,

@@ -10,10 +10,10 @@ use sqlparser::tokenizer::Span;
 
 use super::Analyzer;
 use super::expression::Clause;
-use super::group::Groups;
+use super::group::{Groups, Keys};
 use super::rownum;
 use super::scope::Scope;
-use super::tree::{Body, DistinctRows, Level, Output, Select};
+use super::tree::{Body, DistinctRows, From, Level, Output, Relation, RelationKind, Select};
 use super::with::Known;
 use crate::bind::{self, Typed, collation, names};
 use crate::collate::Collation;
@@ -229,6 +229,7 @@ impl Analyzer<'_> {
         }
         let mut windows = groups.windows.take();
         let mut made: Vec<super::tree::Series> = series.take();
+        self.keyed_series(&keys, &mut made, &mut select.from)?;
         let grouped =
             !keys.is_empty() || having.is_some() || !groups.aggregates.borrow().is_empty();
         if grouped {
@@ -283,6 +284,32 @@ impl Analyzer<'_> {
             locks,
             shared: Vec::new(),
         })
+    }
+
+    /// A function of the select list that gives several rows and is a key of groups gives them before
+    /// there are groups: as one in FROM, behind all that it may name.
+    fn keyed_series(
+        &self,
+        keys: &Keys,
+        made: &mut Vec<super::tree::Series>,
+        from: &mut Vec<From>,
+    ) -> Result<()> {
+        let (keyed, rest): (Vec<_>, Vec<_>) = std::mem::take(made)
+            .into_iter()
+            .partition(|s| keys.uses(s.into));
+        *made = rest;
+        if keyed.len() > 1 {
+            let what = "several functions of several rows as keys of groups";
+            return Err(Error::unsupported(what));
+        }
+        from.extend(keyed.into_iter().map(|series| {
+            From::Relation(Relation {
+                alias: String::new(),
+                registers: vec![series.into],
+                kind: RelationKind::Series(series),
+            })
+        }));
+        Ok(())
     }
 
     /// What must have a register of its own: what is computed once and used twice, or compared by
@@ -423,6 +450,27 @@ impl Analyzer<'_> {
     }
 
     /// `table.*`, of this level or of one around it.
+    /// The object id of the relation that a name with its schema means, if several of that name are
+    /// in sight.
+    fn one_of_several(
+        &self,
+        scope: &Scope<'_>,
+        table: &str,
+        name: &ast::ObjectName,
+    ) -> Result<Option<u32>> {
+        if scope.count(table) == 1 {
+            return Ok(None);
+        }
+        let q = names::Qualified::new(name)?;
+        if q.schema.is_none() {
+            let message = format!("table reference \"{table}\" is ambiguous");
+            return Err(Error::new("42P09", message).at_name(name));
+        }
+        let oid = self.dict.relation(&q).map(|r| r.lock_oid());
+        let there = oid.filter(|oid| scope.bare.iter().any(|(t, o)| t == table && o == oid));
+        there.map(Some).ok_or_else(|| names::in_no_schema(table))
+    }
+
     fn star_of(
         &self,
         table: &str,
@@ -433,7 +481,11 @@ impl Analyzer<'_> {
         let mut at = Some(clause.scope);
         while let Some(scope) = at {
             if scope.has_table(table) {
-                let shown = || scope.columns.iter().filter(|c| c.table == table);
+                let of = self.one_of_several(scope, table, name)?;
+                let shown = || {
+                    let named = scope.columns.iter().filter(|c| c.table == table);
+                    named.filter(|c| of.is_none_or(|oid| c.origin.0 == oid))
+                };
                 if let Some(ast::ObjectNamePart::Identifier(first)) = name.0.first() {
                     let end = options.wildcard_token.0.span.end;
                     self.note_star(Span::new(first.span.start, end), shown());

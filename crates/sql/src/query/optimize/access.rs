@@ -16,6 +16,7 @@ use crate::expr::{Expr, Func};
 use crate::plan::estimate::Estimate;
 use crate::plan::path::{BATCHED_ROW, BATCHED_ROWS, Wish, conjoin, conjuncts};
 use crate::plan::{self as direct, Path, SortKey, TableAccess};
+use crate::query::analyze::THERE;
 use crate::query::analyze::system::SystemColumn;
 use crate::query::analyze::tree::{Relation, RelationKind, Series};
 use crate::query::plan::SeriesOf;
@@ -38,9 +39,16 @@ const ROWS_PER_BLOCK: f64 = 64.0;
 const GUESSED_ROWS: f64 = 1000.0;
 
 /// What an expression is over a row of a table, which is there: whole rows are tested for that by
-/// their row id, as an outer join may have none.
+/// their row id, as an outer join may have none. A subquery that tests gets what is not NULL: the
+/// row id has no register before the row has passed.
 fn of_a_row(e: &mut Expr, row_id: Register) {
     e.for_parts(&mut |part| of_a_row(part, row_id));
+    if let Expr::Subquery { inputs, .. } = e {
+        for input in inputs.iter_mut().filter(|i| **i == Expr::Column(row_id)) {
+            *input = Expr::Const(THERE);
+        }
+        return;
+    }
     let is_test = |e: &Expr| match e {
         Expr::IsNull { expr, negated } => (**expr == Expr::Column(row_id)).then_some(*negated),
         _ => None,

@@ -22,6 +22,9 @@ public final class Main {
             case "hibernate" -> HibernateClient.run();
             case "flyway" -> FlywayClient.run();
             case "liquibase" -> LiquibaseClient.run();
+            case "jooq" -> JooqClient.run();
+            case "spring" -> SpringClient.run();
+            case "failover" -> Failover.load();
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }
