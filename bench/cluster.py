@@ -8,7 +8,8 @@ Two databases are started here, one with one instance and one with two, in fresh
 the order changing with every round, `--rounds` times; the table gives the medians and their ratio, two instances against one. Eight clients in all: four
 and four on two instances, twice four on one, with the same scripts.
 
-  lone     pgbench -S and TPC-B on one instance of --binary and one of --base (a binary of before): what clustering costs who does not use it
+  lone     pgbench -S and TPC-B on one instance of --binary and one of --base (a binary of before): what clustering costs who does not use it; rates, and
+           processor time of the server, which says more on a machine with other work
   gc       idle: one session changes a row on one instance and then on the other; p50 of the waits for the block, beside the round trip of 64 bytes
            out and 8 KiB back over TCP between two processes, measured here; one after the other, and both with pauses between them
   select   select by key over 100,000 rows
@@ -135,6 +136,17 @@ def rates_of(processes):
     return total
 
 
+def cpu_of(cluster):
+    """Processor time that the server processes have taken, in microseconds: of user code, and of the kernel."""
+    tick_us = 1e6 / os.sysconf("SC_CLK_TCK")
+    user = kernel = 0.0
+    for pid in cluster.pids():
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        user += int(fields[11]) * tick_us
+        kernel += int(fields[12]) * tick_us
+    return user, kernel
+
+
 class Detail:
     """What the server processes used, and what their sessions waited for, between two looks."""
 
@@ -143,11 +155,7 @@ class Detail:
         self.before = self.look()
 
     def look(self):
-        cpu_us = 0
-        tick_us = 1e6 / os.sysconf("SC_CLK_TCK")
-        for pid in self.cluster.pids():
-            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            cpu_us += (int(fields[11]) + int(fields[12])) * tick_us
+        cpu_us = sum(cpu_of(self.cluster))
         waits, stats, parts = {}, {}, {}
         for k in range(1, self.cluster.instances + 1):
             for line in self.cluster.psql(k, "select event, total_waits, time_waited_micro from v$system_event").splitlines():
@@ -279,16 +287,22 @@ class Bench:
             for c in pair:
                 c.pgbench_init(10)
             for title, args in (("pgbench -S, 4 clients", ["-S", "-c", "4", "-j", "2"]), ("pgbench TPC-B, 8 clients", ["-c", "8", "-j", "2"])):
-                pairs = []
+                measured = {"tps": [], "us of user code a transaction": [], "us of the kernel a transaction": []}
                 for n in range(self.args.rounds + 1):
-                    rates = {}
+                    figures = {}
                     for c in pair if n % 2 == 0 else reversed(pair):
-                        rates[c.name] = rates_of([start_pgbench(c, 1, args, self.args.seconds)])
+                        begun = cpu_of(c)
+                        rate = rates_of([start_pgbench(c, 1, args, self.args.seconds)])
+                        spent = [(b - a) / (rate * self.args.seconds) for a, b in zip(begun, cpu_of(c))]
+                        figures[c.name] = rate, *spent
                     if n > 0:  # the first one warms
-                        pairs.append((rates["before"], rates["after"]))
-                before, after = (statistics.median(r) for r in zip(*pairs))
-                ratio = statistics.median(b / a for a, b in pairs)
-                print(f"| lone, {title} | {before:.0f} tps before | {after:.0f} tps | {ratio:.2f}; {mean_and_spread(pairs, 0.97)} |", flush=True)
+                        for pairs, before, after in zip(measured.values(), figures["before"], figures["after"]):
+                            pairs.append((before, after))
+                for what, pairs in measured.items():
+                    before, after = (statistics.median(r) for r in zip(*pairs))
+                    ratio = statistics.median(b / a for a, b in pairs)
+                    goal = 0.99 if what == "tps" else None
+                    print(f"| lone, {title} | {before:.0f} {what} before | {after:.0f} | {ratio:.2f}; {mean_and_spread(pairs, goal)} |", flush=True)
         finally:
             for c in pair:
                 c.stop()
