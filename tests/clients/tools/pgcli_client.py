@@ -55,8 +55,6 @@ COMMANDS = {
     r"\dT cli.*": "mood",
     r"\dT+ cli.*": "sad",
     r"\dD cli.*": "positive",
-    r"\dF": "english",
-    r"\dF+ english": "asciiword",
     r"\d": "",
     r"\d cli.person": "TABLE \"cli.pet\"",
     r"\d+ cli.pet": "touch BEFORE UPDATE",
