@@ -298,6 +298,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                     (Slot::Record(r), Some(default)) => {
                         let (value, ty) = self.typed_value(default)?;
                         let (shape, row) = super::into::taken_apart(value, ty)?;
+                        r.is_row = row.is_some();
                         match &r.shape {
                             Some(own) => r.values = self.fitted(&own.clone(), &shape, row)?,
                             None => {

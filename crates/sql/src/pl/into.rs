@@ -139,6 +139,7 @@ impl Interpreter<'_, '_> {
             Place::Field(slot, field) => {
                 if let Slot::Record(r) = &mut self.slots[slot] {
                     r.values[field] = value;
+                    r.is_row = true;
                 }
                 Ok(())
             }
@@ -230,12 +231,13 @@ impl Interpreter<'_, '_> {
             Slot::Record(r) if r.fixed => r.shape.clone(),
             _ => None,
         };
+        let is_row = row.is_some();
         let values = match &own {
             None => row.unwrap_or_else(|| vec![Datum::Null; shape.fields.len()]),
             Some(own) => self.fitted(own, shape, row)?,
         };
         if let Slot::Record(r) = &mut self.slots[slot] {
-            r.values = values;
+            (r.values, r.is_row) = (values, is_row);
             if own.is_none() {
                 r.shape = Some(shape.clone());
             }

@@ -85,6 +85,7 @@ impl<'b> Interpreter<'b, '_> {
 
     fn empty_record(&mut self, slot: usize) -> Result<()> {
         if let Slot::Record(r) = &mut self.slots[slot] {
+            r.is_row = false;
             match r.fixed {
                 true => r.values.fill(Datum::Null),
                 false => (r.shape, r.values) = (None, Vec::new()),

@@ -56,7 +56,7 @@ fn record(shape: &Arc<Shape>, is_row: bool, values: Option<Vec<Datum>>) -> Slot 
     }
     let mut record = Record::of_shape(shape.clone());
     if let Some(values) = values {
-        record.values = values;
+        (record.values, record.is_row) = (values, true);
     }
     Slot::Record(record)
 }
@@ -181,11 +181,11 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
         });
         running.run()?;
         if code.oracle && on.trigger.row {
-            let (slot, name) = match on.op {
-                Op::Delete => (OLD, "old"),
-                _ => (NEW, "new"),
+            let slot = match on.op {
+                Op::Delete => OLD,
+                _ => NEW,
             };
-            return running.row_of(slot, name).map(Some);
+            return running.row_of(slot);
         }
         Ok(running.fired.take().and_then(|fired| fired.row))
     });
@@ -308,7 +308,7 @@ impl<'b> Interpreter<'b, '_> {
     /// RETURN of a function that runs as a trigger.
     pub fn return_row(&mut self, text: &str, sql: &'b plpgsql::tree::Sql) -> Result<Flow<'b>> {
         let row = match self.record_called(text) {
-            Some(slot) => Some(self.row_of(slot, text)?),
+            Some(slot) => self.row_of(slot)?,
             None => match self.typed_value(sql)? {
                 (Datum::Null, _) => None,
                 (value, ty @ SqlType::Composite(_)) => {
@@ -328,16 +328,22 @@ impl<'b> Interpreter<'b, '_> {
         Ok(Flow::Return)
     }
 
-    fn row_of(&mut self, slot: usize, name: &str) -> Result<Vec<Datum>> {
+    /// The row of a record; none of one that has been given no row, or NULL.
+    fn row_of(&mut self, slot: usize) -> Result<Option<Vec<Datum>>> {
         let Slot::Record(r) = &self.slots[slot] else {
             return Err(Error::internal("a record that is none"));
         };
         // A trigger of a statement has no row, and what it gives is not looked at.
         if r.shape.is_none() && slot <= OLD {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
-        let (shape, values) = (r.shape_of(name)?.clone(), r.values.clone());
-        self.as_row(&shape, values)
+        match r.shape.clone().filter(|_| r.is_row) {
+            None => Ok(None),
+            Some(shape) => {
+                let values = r.values.clone();
+                Ok(Some(self.as_row(&shape, values)?))
+            }
+        }
     }
 
     /// Fields as a row of the trigger's table.

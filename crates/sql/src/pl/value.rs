@@ -100,6 +100,7 @@ impl Slot {
         };
         let mut record = Record::of_row(core, row);
         if let Datum::Composite(row) = &value {
+            record.is_row = true;
             let values = row.borrow().values().map(|v| v.to_datum());
             for (own, given) in record.values.iter_mut().zip(values) {
                 *own = given;
@@ -137,6 +138,8 @@ pub struct Record {
     pub values: Vec<Datum>,
     /// Its shape is that of a table, and stays.
     pub fixed: bool,
+    /// It was given a row, or a field. Else what it returns is NULL, and no row of NULLs.
+    pub is_row: bool,
 }
 
 impl Record {
@@ -160,6 +163,7 @@ impl Record {
             values: vec![Datum::Null; shape.fields.len()],
             shape: Some(shape),
             fixed: true,
+            is_row: false,
         }
     }
 
