@@ -66,6 +66,10 @@ fn listeners_of_all_instances_are_told_at_the_commit() {
         .unwrap()
         .unwrap();
     assert_eq!((told.process_id(), told.payload()), (pid, "who"));
+    // Only what one transaction says twice is told once.
+    sender.batch_execute("notify a, 'who'").unwrap();
+    sender.batch_execute("notify a, 'who'").unwrap();
+    assert_eq!(next(&mut one, 2), ["a:who", "a:who"]);
     // A listener in a transaction is told when that is over.
     one.batch_execute("begin").unwrap();
     sender.batch_execute("notify a, 'later'").unwrap();

@@ -56,10 +56,10 @@ impl Pending {
     /// The transaction is over.
     #[inline]
     pub fn end(&mut self) {
-        if self.is_empty() {
-            return;
-        }
-        self.rolled_back(Said { acts: 0, sent: 0 });
+        self.acts.clear();
+        self.sent.clear();
+        // What a commit has sent is known until here: the next transaction may say it again.
+        self.known.clear();
     }
 
     fn is_empty(&self) -> bool {
