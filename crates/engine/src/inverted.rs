@@ -311,14 +311,6 @@ fn range(
     low: &Bound<Vec<Datum>>,
     high: &Bound<Vec<Datum>>,
 ) -> KeyRange {
-    let (low, high) = (as_slice(low), as_slice(high));
+    let [low, high] = [low, high].map(|bound| bound.as_ref().map(Vec::as_slice));
     key_range(&table.columns, index, low, high)
-}
-
-fn as_slice(bound: &Bound<Vec<Datum>>) -> Bound<&[Datum]> {
-    match bound {
-        Bound::Unbounded => Bound::Unbounded,
-        Bound::Included(k) => Bound::Included(k),
-        Bound::Excluded(k) => Bound::Excluded(k),
-    }
 }

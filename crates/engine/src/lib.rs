@@ -63,7 +63,7 @@ pub use heap_scan::HeapScan;
 pub use host::{Fatal, Host};
 pub use inquiry::{Answer, Inquiries, Missing, Responder};
 pub use instance::{Engine, exists};
-pub use inverted::{Entries, RowsOfKeys, Wanted};
+pub use inverted::{Bounds, Entries, RowsOfKeys, Wanted};
 pub use progress::Progress;
 pub use read::IndexScan;
 pub use records::{RecordReader, Records};

@@ -3,8 +3,8 @@
 //!
 //! Each instance counts the rows that its own transactions change ([`crate::changes`]), and works
 //! by its own counts: of a table that two instances write to alike, either passes the threshold
-//! after twice as many changes. The table's lock sees to it that one instance at a time analyzes it; the
-//! others learn from the dictionary that it was done, and count from nothing again.
+//! after twice as many changes. The table's lock sees to it that one instance at a time analyzes
+//! it; the others learn from the dictionary that it was done, and count from nothing again.
 //!
 //! **Invariants.**
 //! - `abp0` waits for no lock of a table: a table that somebody else has is left to a later round.

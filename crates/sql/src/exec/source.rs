@@ -231,7 +231,7 @@ impl TableCursor {
         if let Some((low, high)) =
             range(access, *index, key, low.as_ref(), high.as_ref(), core, env)?
         {
-            let (low, high) = (as_slice(&low), as_slice(&high));
+            let [low, high] = [&low, &high].map(|bound| bound.as_ref().map(Vec::as_slice));
             let table = access.table.engine();
             let scan = core
                 .engine
@@ -543,7 +543,7 @@ fn whole_keys(
 }
 
 /// A range of an index, in its own order.
-pub type KeyRange = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);
+pub type KeyRange = engine::Bounds;
 
 /// The range of an index, in its own order: the equal prefix, then the bounds of the next column. NULLs meet no bound
 /// but may lie inside the range at its open end; the filter refuses them.
@@ -591,12 +591,4 @@ pub fn range(
         .get(next)
         .is_some_and(|k| k.descending);
     Ok(Some(if descending { (high, low) } else { (low, high) }))
-}
-
-pub fn as_slice(bound: &Bound<Vec<Datum>>) -> Bound<&[Datum]> {
-    match bound {
-        Bound::Unbounded => Bound::Unbounded,
-        Bound::Included(k) => Bound::Included(k),
-        Bound::Excluded(k) => Bound::Excluded(k),
-    }
 }

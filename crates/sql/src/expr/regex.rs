@@ -2,8 +2,8 @@
 //!
 //! A match begins as far to the left as it can, and of those that begin there the longest counts,
 //! unless the pattern prefers short ones. Where automata of a library can tell ([`render`]), they
-//! do: whether there is a match, and which one, if no part prefers short ones. For the rest, and for
-//! groups, patterns are taken apart as PostgreSQL does it ([`parts`], [`dissect`]).
+//! do: whether there is a match, and which one, if no part prefers short ones. For the rest, and
+//! for groups, patterns are taken apart as PostgreSQL does it ([`parts`], [`dissect`]).
 
 mod dissect;
 mod parts;

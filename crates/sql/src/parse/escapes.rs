@@ -1,6 +1,6 @@
 //! The tokens of a text, with the values of `E''` strings as PostgreSQL reads them: bytes by octal
-//! and hexadecimal codes, halves of surrogate pairs, and escapes in strings that go on. The tokenizer
-//! gets a text in which escapes are masked, so that it sees where strings end.
+//! and hexadecimal codes, halves of surrogate pairs, and escapes in strings that go on. The
+//! tokenizer gets a text in which escapes are masked, so that it sees where strings end.
 
 use memchr::{memchr, memchr_iter};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};

@@ -65,8 +65,8 @@ impl SqlSession {
         });
     }
 
-    /// The call of this statement has run. The portal's statement is the one that ran in the end: its
-    /// tables may have changed.
+    /// The call of this statement has run. The portal's statement is the one that ran in the end:
+    /// its tables may have changed.
     #[inline]
     pub(super) fn meter_ran(
         &mut self,
@@ -123,7 +123,8 @@ impl SqlSession {
             let before = entry.map(|e| e.totals()).unwrap_or_default();
             self.keep_if_slow(meter.mark.at_ns(), call.spent.elapsed_ns, &before);
         }
-        // What all sessions share is not counted anew for each call: neither its holders nor a clock.
+        // What all sessions share is not counted anew for each call: neither its holders nor a
+        // clock.
         let at = self.core.statement_start + (call.spent.elapsed_ns / 1000) as i64;
         let known = meter.statement.known();
         if !known.count(self.core.roles.current, &call, at) {

@@ -1,5 +1,5 @@
-//! `pg_ls_waldir`, `pg_ls_tmpdir` and their kin: files of the instance that is asked. When a file was
-//! changed is not known: NULL.
+//! `pg_ls_waldir`, `pg_ls_tmpdir` and their kin: files of the instance that is asked. When a file
+//! was changed is not known: NULL.
 
 use block::value::Datum;
 

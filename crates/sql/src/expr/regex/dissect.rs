@@ -209,7 +209,8 @@ impl Dissection<'_> {
         let fewest = least.max(1);
         let length = end - start;
         let many = most.map_or(length, |most| most.min(length)).max(fewest);
-        // Where each match so far ends, behind the start; of each the ends that are left to be tried.
+        // Where each match so far ends, behind the start; of each the ends that are left to be
+        // tried.
         let mut ends = vec![start];
         let mut left = vec![self.candidates(of, (start, end), (1, fewest, many))?];
         // How many of them are known to be good as they are.

@@ -271,8 +271,8 @@ impl Program {
         Ok(first)
     }
 
-    /// Gives each end of a match to `found`, until that has enough. `anywhere`: matches may begin at
-    /// every later place, too.
+    /// Gives each end of a match to `found`, until that has enough. `anywhere`: matches may begin
+    /// at every later place, too.
     fn run(
         &self,
         text: &Text,

@@ -1,5 +1,5 @@
-//! The functions by which PostgreSQL hashes values, `hashtext` and its kin, with its results: clients
-//! make the keys of advisory locks of them.
+//! The functions by which PostgreSQL hashes values, `hashtext` and its kin, with its results:
+//! clients make the keys of advisory locks of them.
 
 use block::value::{Datum, DatumRef};
 

@@ -419,8 +419,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Notes that a relation has no alias, so that another of its name may stand beside it. Not in a
-    /// view, whose text names relations by their aliases.
+    /// Notes that a relation has no alias, so that another of its name may stand beside it. Not in
+    /// a view, whose text names relations by their aliases.
     fn may_stand_beside(&self, found: &mut Names, oid: u32, alias: Option<&TableAlias>) {
         if alias.is_none() && self.notes.borrow().is_none() {
             found.bare = found.tables.iter().map(|t| (t.clone(), oid)).collect();

@@ -234,8 +234,8 @@ impl<'s> Scope<'s> {
         self.tables.iter().filter(|t| *t == table).count()
     }
 
-    /// Like `resolve`, of a relation without an alias by its object id; nothing if that stands in no
-    /// level by its own name.
+    /// A column of a relation that has no alias, by the relation's name and object id, and the
+    /// depth of its level; nothing if the relation stands in no level by its own name.
     pub fn resolve_in(
         &self,
         (table, oid): (&str, u32),

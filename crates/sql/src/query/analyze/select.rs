@@ -286,8 +286,8 @@ impl Analyzer<'_> {
         })
     }
 
-    /// A function of the select list that gives several rows and is a key of groups gives them before
-    /// there are groups: as one in FROM, behind all that it may name.
+    /// A function of the select list that gives several rows and is a key of groups gives them
+    /// before there are groups: as one in FROM, behind all that it may name.
     fn keyed_series(
         &self,
         keys: &Keys,
@@ -449,7 +449,6 @@ impl Analyzer<'_> {
         Ok(())
     }
 
-    /// `table.*`, of this level or of one around it.
     /// The object id of the relation that a name with its schema means, if several of that name are
     /// in sight.
     fn one_of_several(
@@ -471,6 +470,7 @@ impl Analyzer<'_> {
         there.map(Some).ok_or_else(|| names::in_no_schema(table))
     }
 
+    /// `table.*`, of this level or of one around it.
     fn star_of(
         &self,
         table: &str,
