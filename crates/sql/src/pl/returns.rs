@@ -116,10 +116,11 @@ impl<'b> Interpreter<'b, '_> {
         }
         match self.returns.columns.is_some() {
             true => {
-                let row = self.row_of_expression(
-                    value,
-                    "returned record type does not match expected record type",
-                )?;
+                let wrong = "returned record type does not match expected record type";
+                let row = match self.is_without_row(value.text.trim()) {
+                    true => self.no_row(),
+                    false => self.row_of_expression(value, wrong)?,
+                };
                 self.give(&row)?;
             }
             false => {
@@ -150,13 +151,24 @@ impl<'b> Interpreter<'b, '_> {
         self.give(&row)
     }
 
+    /// Whether it is the name of a record that was never given a row, or NULL.
+    fn is_without_row(&self, text: &str) -> bool {
+        let slot = self.record_called(text).map(|slot| &self.slots[slot]);
+        matches!(slot, Some(Slot::Record(r)) if r.shape.is_none())
+    }
+
+    /// What NULL is as the row of a caller.
+    fn no_row(&self) -> Vec<Datum> {
+        let width = self.returns.columns.as_ref().map_or(0, Vec::len);
+        vec![Datum::Null; width]
+    }
+
     /// The row that an expression stands for, which is the name of a record.
     fn row_of_expression(&mut self, value: &Sql, wrong: &str) -> Result<Vec<Datum>> {
         let text = value.text.trim();
         let Some(slot) = self.record_called(text) else {
-            let width = self.returns.columns.as_ref().map_or(0, Vec::len);
             if text.eq_ignore_ascii_case("null") {
-                return Ok(vec![Datum::Null; width]);
+                return Ok(self.no_row());
             }
             let (given, ty) = self.typed_value(value)?;
             if !matches!(ty, SqlType::Composite(_)) {
@@ -166,7 +178,7 @@ impl<'b> Interpreter<'b, '_> {
             }
             let (shape, row) = super::into::taken_apart(given, ty)?;
             let Some(row) = row else {
-                return Ok(vec![Datum::Null; width]);
+                return Ok(self.no_row());
             };
             self.fits_columns(&shape, wrong)?;
             return self.checked(row);
