@@ -148,7 +148,9 @@ def cpu_of(cluster):
 
 
 class Detail:
-    """What the server processes used, and what their sessions waited for, between two looks."""
+    """What the server processes used, what their sessions waited for, and for which tables and indexes, between two looks."""
+
+    OF_OBJECTS = ("gc waits", "gc wait time (microseconds)", "gc current blocks received", "gc cr blocks received", "row lock waits")
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -156,7 +158,7 @@ class Detail:
 
     def look(self):
         cpu_us = sum(cpu_of(self.cluster))
-        waits, stats, parts = {}, {}, {}
+        waits, stats, parts, objects = {}, {}, {}, {}
         for k in range(1, self.cluster.instances + 1):
             for line in self.cluster.psql(k, "select event, total_waits, time_waited_micro from v$system_event").splitlines():
                 event, n, us = line.split("|")
@@ -169,7 +171,10 @@ class Detail:
                 event, part, n, us = line.split("|")
                 old = parts.get((event, part), (0, 0))
                 parts[event, part] = (old[0] + int(n), old[1] + int(us))
-        return cpu_us, waits, stats, parts
+            for line in self.cluster.psql(k, "select object_name, statistic_name, value from v$segment_statistics").splitlines():
+                *name, value = line.rsplit("|", 2)
+                objects[tuple(name)] = objects.get(tuple(name), 0) + int(value)
+        return cpu_us, waits, stats, parts, objects
 
     def parts_of(self, event, after):
         """What a remote wait consisted of, since the first look."""
@@ -178,8 +183,20 @@ class Detail:
             if of == event and n > before[0]:
                 yield part, n - before[0], us - before[1]
 
-    def report(self, transactions):
+    def objects_of(self, after, transactions):
+        """The objects that most waits for other instances were for."""
+        def of(name, statistic):
+            return (after.get((name, statistic), 0) - self.before[4].get((name, statistic), 0)) / transactions
+        names = sorted({name for name, _ in after}, key=lambda name: -of(name, self.OF_OBJECTS[0]))
+        for name in names[:16]:
+            values = [of(name, statistic) for statistic in self.OF_OBJECTS]
+            if values[0] > 0.01:
+                yield f"      {name:40} " + ", ".join(f"{statistic} {v:.3f}" for statistic, v in zip(self.OF_OBJECTS, values))
+
+    def report(self, transactions=None):
+        """Of so many transactions; of those that were committed meanwhile."""
         after = self.look()
+        transactions = transactions or after[2]["user commits"] - self.before[2]["user commits"]
         out = [f"    {self.cluster.name}: {(after[0] - self.before[0]) / transactions:.0f} us CPU per transaction"]
         grown = {e: (n - self.before[1].get(e, (0, 0))[0], us - self.before[1].get(e, (0, 0))[1]) for e, (n, us) in after[1].items()}
         for event, (n, us) in sorted(grown.items(), key=lambda i: -i[1][1])[:16]:
@@ -191,6 +208,7 @@ class Detail:
             d = value - self.before[2].get(name, 0)
             if d > transactions / 1000 and name.startswith(("gc ", "redo ")):
                 out.append(f"      {name:40} {d / transactions:8.3f} per transaction")
+        out += self.objects_of(after[4], transactions)
         return "\n".join(out)
 
 

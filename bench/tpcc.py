@@ -2,12 +2,14 @@
 """TPC-C by go-tpc on PostgreSQL, on one instance of Braid and on two, in one run.
 
     bench/tpcc.py --go-tpc PATH --binary target/release/braid [--base OLD-BINARY] [--only postgres,one,two]
-                  [--warehouses 4] [--threads 8] [--seconds 60] [--rounds 3] [--statements]
+                  [--warehouses 4] [--threads 8] [--seconds 60] [--rounds 3] [--statements] [--detail]
 
 Servers are started here in fresh directories under --work, with the same amount of buffers and durable commits, and each gets its own data, analyzed. The
 sides take turns, `--rounds` times; told are the medians of tpmC and their ratios, and of each kind of transaction the mean time. On two instances each has
 half of the threads. `count(*)`s that TPC-C's consistency conditions compare are looked at in the end.
 
+--detail says of the first round on Braid what a transaction took: CPU time of all server processes, the longest waits, blocks and messages, and the tables and
+indexes that were waited for.
 --statements tells where PostgreSQL's time went, by statement (pg_stat_statements), and Braid's, by `explain analyze` of the same statements.
 go-tpc: github.com/pingcap/go-tpc, a version with `-d postgres`. Needs psql, PostgreSQL's server binaries.
 """
@@ -23,7 +25,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bench import ROOT, Postgres, sh  # noqa: E402
-from cluster import Cluster  # noqa: E402
+from cluster import Cluster, Detail  # noqa: E402
 
 TABLES = ("warehouse", "district", "customer", "history", "new_order", "orders", "order_line", "stock", "item")
 KINDS = ("NEW_ORDER", "PAYMENT", "ORDER_STATUS", "DELIVERY", "STOCK_LEVEL")
@@ -98,6 +100,7 @@ def main():
     p.add_argument("--buffers", default="1GB", help="of each server")
     p.add_argument("--port", type=int, default=7900)
     p.add_argument("--statements", action="store_true")
+    p.add_argument("--detail", action="store_true")
     p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/var/tmp/braid-tpcc"))
     p.add_argument("--braid-arg", action="append", default=[], help="passed on to `braid up`")
     args = p.parse_args()
@@ -121,7 +124,10 @@ def main():
             print(f"{sides[-1].name}: loaded", file=sys.stderr, flush=True)
         for n in range(args.rounds):
             for side in sides if n % 2 == 0 else reversed(sides):
+                detail = Detail(side.server) if args.detail and n == 0 and isinstance(side.server, Cluster) else None
                 found.setdefault(side.name, []).append(side.run(args, args.seconds))
+                if detail:
+                    print(detail.report(), flush=True)
                 print(f"{side.name}: {found[side.name][-1][0]:.0f} tpmC", file=sys.stderr, flush=True)
         print("| side | tpmC | to the first | rounds | " + " | ".join(f"{k.lower()}, ms" for k in KINDS) + " |")
         print("|---|---|---|---|" + "---|" * len(KINDS))

@@ -2,7 +2,7 @@
 //! included, would differ between two runs of one seed. The keys are ours, not a client's: nobody
 //! chooses them to collide.
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use rustc_hash::FxBuildHasher;
 
-pub type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
-pub type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<DefaultHasher>>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, FxBuildHasher>;
+pub type HashSet<K> = std::collections::HashSet<K, FxBuildHasher>;

@@ -43,6 +43,8 @@ pub struct Session<'r> {
     connection: Connection,
     /// Whether an error was answered, and all is skipped up to the next Sync.
     skipping: bool,
+    /// Whether it is shown at work.
+    is_active: bool,
     copy: Option<CopyUnderWay>,
     /// What wakes it for notifications, once it listens.
     pub(crate) bell: Option<Arc<Bell>>,
@@ -141,6 +143,7 @@ impl<'r> Session<'r> {
             entry,
             connection,
             skipping: false,
+            is_active: false,
             copy: None,
             bell: None,
         };
@@ -171,7 +174,7 @@ impl<'r> Session<'r> {
         self.go_on(output)?;
         match input.next() {
             Ok(Some(range)) => {
-                wait::session::set_active();
+                self.active();
                 let bytes = input.bytes(range);
                 let handled = match message::decode(bytes) {
                     Ok(message) => self.handle(message, output),
@@ -231,8 +234,17 @@ impl<'r> Session<'r> {
         })
     }
 
+    /// Says that the session works on a call.
+    fn active(&mut self) {
+        if !self.is_active {
+            self.is_active = true;
+            wait::session::set_active();
+        }
+    }
+
     /// Says that the session has nothing to do.
-    fn idle(&self) {
+    fn idle(&mut self) {
+        self.is_active = false;
         let state = match self.sql.status() {
             TxStatus::Idle => State::Idle,
             TxStatus::InTransaction => State::InTransaction,

@@ -1,6 +1,6 @@
 //! Prepared statements of a session by name. The protocol's Parse and SQL's PREPARE fill one name space.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ pub struct Named {
 #[derive(Default)]
 pub struct Prepared {
     unnamed: Option<Arc<Statement>>,
-    named: BTreeMap<Box<str>, Named>,
+    named: HashMap<Box<str>, Named>,
 }
 
 impl Prepared {
@@ -132,7 +132,10 @@ impl Prepared {
 
     /// Named statements in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Named)> {
-        self.named.iter().map(|(name, named)| (&**name, named))
+        let named = self.named.iter().map(|(name, named)| (&**name, named));
+        let mut sorted: Vec<_> = named.collect();
+        sorted.sort_unstable_by_key(|(name, _)| *name);
+        sorted.into_iter()
     }
 }
 

@@ -11,6 +11,7 @@
 //! not wait.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::session::{self, now_ns};
 use crate::trace::thread_cpu_ns;
@@ -71,6 +72,8 @@ impl Reading {
 pub struct Mark {
     at_ns: u64,
     cpu_ns: u64,
+    /// The sum of `class_ns`.
+    waited_ns: u64,
     class_ns: [u64; CLASSES],
     counted: [u64; COUNTED.len()],
 }
@@ -90,11 +93,26 @@ pub struct Spent {
 
 impl Mark {
     /// The present moment. Outside a session nothing is counted.
+    #[inline]
     pub fn now() -> Mark {
-        let mut mark = Mark::without_cpu();
-        let waited = mark.class_ns.iter().sum();
-        let known = LAST.get().at(mark.at_ns, waited);
-        mark.cpu_ns = known.unwrap_or_else(|| Reading::now(mark.at_ns, waited).cpu_ns);
+        let mut mark = Mark {
+            at_ns: now_ns(),
+            cpu_ns: 0,
+            waited_ns: 0,
+            class_ns: [0; CLASSES],
+            counted: [0; COUNTED.len()],
+        };
+        session::with(|s| {
+            mark.waited_ns = s.counters.waited_ns();
+            for (to, ns) in mark.class_ns.iter_mut().zip(s.counters.of_classes()) {
+                *to = ns.load(Relaxed);
+            }
+            for (i, to) in mark.counted.iter_mut().enumerate() {
+                *to = s.counters.stat(COUNTED[i]);
+            }
+        });
+        let known = LAST.get().at(mark.at_ns, mark.waited_ns);
+        mark.cpu_ns = known.unwrap_or_else(|| Reading::now(mark.at_ns, mark.waited_ns).cpu_ns);
         mark
     }
 
@@ -103,54 +121,50 @@ impl Mark {
         self.at_ns
     }
 
-    fn without_cpu() -> Mark {
-        let counters = session::with(|s| {
-            let c = &s.counters;
-            (
-                Class::ALL.map(|class| c.class_ns(class)),
-                COUNTED.map(|stat| c.stat(stat)),
-            )
-        });
-        let (class_ns, counted) = counters.unwrap_or_default();
-        Mark {
-            at_ns: now_ns(),
-            cpu_ns: 0,
-            class_ns,
-            counted,
-        }
-    }
-
-    /// What this thread has taken since.
+    /// What this thread has taken since. Most statements wait for nothing: then no class is looked
+    /// at.
+    #[inline]
     pub fn spent(&self) -> Spent {
-        let mut end = Mark::without_cpu();
-        let waited: u64 = end.class_ns.iter().sum();
-        let outside = (end.at_ns - self.at_ns)
-            .saturating_sub(waited.saturating_sub(self.class_ns.iter().sum()));
-        end.cpu_ns = match outside < SHORT_NS {
-            true => self.cpu_ns + outside,
-            false => Reading::now(end.at_ns, waited).cpu_ns,
+        let mut spent = Spent::default();
+        let mut waited_ns = self.waited_ns;
+        session::with(|s| {
+            waited_ns = s.counters.waited_ns();
+            if waited_ns != self.waited_ns {
+                let classes = self.class_ns.iter().zip(s.counters.of_classes());
+                for (to, (from, ns)) in spent.class_ns.iter_mut().zip(classes) {
+                    *to = ns.load(Relaxed).saturating_sub(*from);
+                }
+            }
+            for (i, to) in spent.counted.iter_mut().enumerate() {
+                *to = (s.counters.stat(COUNTED[i])).saturating_sub(self.counted[i]);
+            }
+        });
+        let at_ns = now_ns();
+        let waited = waited_ns.saturating_sub(self.waited_ns);
+        let outside = (at_ns - self.at_ns).saturating_sub(waited);
+        let cpu_ns = match outside < SHORT_NS {
+            true => outside,
+            false => Reading::now(at_ns, waited_ns)
+                .cpu_ns
+                .saturating_sub(self.cpu_ns),
         };
-        self.until(&end)
-    }
-
-    fn until(&self, end: &Mark) -> Spent {
-        let class_ns = std::array::from_fn(|i| end.class_ns[i].saturating_sub(self.class_ns[i]));
-        let idle = class_ns[Class::Idle as usize];
-        let waits = class_ns.iter().sum::<u64>() - idle;
-        let elapsed_ns = (end.at_ns - self.at_ns).saturating_sub(idle);
-        let outside = elapsed_ns.saturating_sub(waits);
-        let cpu_ns = end.cpu_ns.saturating_sub(self.cpu_ns).min(outside);
-        Spent {
-            elapsed_ns,
-            cpu_ns,
-            runnable_ns: outside - cpu_ns,
-            class_ns,
-            counted: std::array::from_fn(|i| end.counted[i].saturating_sub(self.counted[i])),
-        }
+        spent.add_up(at_ns - self.at_ns, cpu_ns);
+        spent
     }
 }
 
 impl Spent {
+    /// Divides the time that was taken, idle waits included, now that the waits are known.
+    #[inline]
+    fn add_up(&mut self, taken_ns: u64, cpu_ns: u64) {
+        let idle = self.class_ns[Class::Idle as usize];
+        let waits = self.class_ns.iter().sum::<u64>() - idle;
+        self.elapsed_ns = taken_ns.saturating_sub(idle);
+        let outside = self.elapsed_ns.saturating_sub(waits);
+        self.cpu_ns = cpu_ns.min(outside);
+        self.runnable_ns = outside - self.cpu_ns;
+    }
+
     pub fn waited_ns(&self, class: Class) -> u64 {
         self.class_ns[class as usize]
     }
@@ -183,28 +197,23 @@ impl Spent {
 mod tests {
     use super::*;
 
-    fn mark(at_ns: u64, cpu_ns: u64, waits: &[(Class, u64)]) -> Mark {
-        let mut mark = Mark {
-            at_ns,
-            cpu_ns,
-            class_ns: [0; CLASSES],
-            counted: [0; COUNTED.len()],
-        };
+    fn spent(taken_ns: u64, cpu_ns: u64, waits: &[(Class, u64)]) -> Spent {
+        let mut spent = Spent::default();
         for (class, ns) in waits {
-            mark.class_ns[*class as usize] = *ns;
+            spent.class_ns[*class as usize] = *ns;
         }
-        mark
+        spent.add_up(taken_ns, cpu_ns);
+        spent
     }
 
     #[test]
     fn time_adds_up_and_idle_waits_are_left_out() {
-        let begin = mark(1000, 50, &[(Class::Idle, 7)]);
         let waits = [
-            (Class::Idle, 107),
+            (Class::Idle, 100),
             (Class::Commit, 300),
             (Class::UserIo, 40),
         ];
-        let spent = begin.until(&mark(2000, 350, &waits));
+        let spent = spent(1000, 300, &waits);
         assert_eq!(spent.elapsed_ns, 900);
         assert_eq!(spent.cpu_ns, 300);
         assert_eq!(spent.runnable_ns, 260);
@@ -238,9 +247,30 @@ mod tests {
     /// counted twice.
     #[test]
     fn the_processor_time_of_a_wait_is_the_waits() {
-        let begin = mark(0, 0, &[]);
-        let spent = begin.until(&mark(1000, 500, &[(Class::Commit, 800)]));
+        let spent = spent(1000, 500, &[(Class::Commit, 800)]);
         assert_eq!((spent.cpu_ns, spent.runnable_ns), (200, 0));
         assert_eq!(spent.elapsed_ns, 1000);
+    }
+
+    #[test]
+    fn what_was_waited_for_is_told_by_its_class() {
+        std::thread::spawn(|| {
+            let _session = session::register(session::Kind::User, "marked");
+            let begun = Mark::now();
+            crate::during(crate::Event::LogFileSync, [0; 3], || {
+                let from = now_ns();
+                while now_ns() - from < 1000 {
+                    std::hint::spin_loop();
+                }
+            });
+            crate::stat::add(Stat::RedoEntries, 3);
+            let spent = begun.spent();
+            assert!(spent.waited_ns(Class::Commit) >= 1000);
+            assert!(spent.elapsed_ns >= spent.waited_ns(Class::Commit));
+            assert_eq!(spent.stat(Stat::RedoEntries), 3);
+            assert_eq!(begun.spent().waited_ns(Class::UserIo), 0);
+        })
+        .join()
+        .expect("the thread");
     }
 }

@@ -16,6 +16,8 @@ pub struct Counters {
     max_ns: [AtomicU64; Event::COUNT],
     /// The sum of `wait_ns` of each class's events.
     class_ns: [AtomicU64; Class::ALL.len()],
+    /// The sum of `class_ns`.
+    waited_ns: AtomicU64,
     histogram: Box<[[AtomicU32; BUCKETS]; Event::COUNT]>,
 }
 
@@ -33,6 +35,7 @@ impl Counters {
             wait_ns: std::array::from_fn(|_| AtomicU64::new(0)),
             max_ns: std::array::from_fn(|_| AtomicU64::new(0)),
             class_ns: std::array::from_fn(|_| AtomicU64::new(0)),
+            waited_ns: AtomicU64::new(0),
             histogram: Box::new(std::array::from_fn(|_| {
                 std::array::from_fn(|_| AtomicU32::new(0))
             })),
@@ -42,6 +45,7 @@ impl Counters {
     pub(crate) fn add_stat(&self, stat: Stat, n: u64) {
         bump(&self.stats[stat as usize], n);
     }
+    #[inline]
     pub fn stat(&self, stat: Stat) -> u64 {
         self.stats[stat as usize].load(Relaxed)
     }
@@ -54,8 +58,19 @@ impl Counters {
     pub fn max_ns(&self, event: Event) -> u64 {
         self.max_ns[event as usize].load(Relaxed)
     }
+    #[inline]
     pub fn class_ns(&self, class: Class) -> u64 {
         self.class_ns[class as usize].load(Relaxed)
+    }
+    /// Nanoseconds of the waits of each class, in the order of [`Class::ALL`].
+    #[inline]
+    pub(crate) fn of_classes(&self) -> &[AtomicU64; Class::ALL.len()] {
+        &self.class_ns
+    }
+    /// Nanoseconds of all waits.
+    #[inline]
+    pub(crate) fn waited_ns(&self) -> u64 {
+        self.waited_ns.load(Relaxed)
     }
     pub fn bucket(&self, event: Event, bucket: usize) -> u64 {
         u64::from(self.histogram[event as usize][bucket].load(Relaxed))
@@ -66,6 +81,7 @@ impl Counters {
         bump(&self.waits[e], 1);
         bump(&self.wait_ns[e], ns);
         bump(&self.class_ns[event.class() as usize], ns);
+        bump(&self.waited_ns, ns);
         if ns > self.max_ns[e].load(Relaxed) {
             self.max_ns[e].store(ns, Relaxed);
         }
@@ -81,6 +97,7 @@ impl Counters {
         for (to, from) in self.class_ns.iter().zip(&other.class_ns) {
             bump(to, from.load(Relaxed));
         }
+        bump(&self.waited_ns, other.waited_ns());
         for e in 0..Event::COUNT {
             bump(&self.waits[e], other.waits[e].load(Relaxed));
             bump(&self.wait_ns[e], other.wait_ns[e].load(Relaxed));

@@ -228,7 +228,14 @@ impl Segments {
     }
 
     /// A wait of the session is over.
+    #[inline]
     pub fn waited(&self, event: Event, ns: u64, transfer: Option<&Transfer>) {
+        if self.object() != 0 {
+            self.waited_for(event, ns, transfer);
+        }
+    }
+
+    fn waited_for(&self, event: Event, ns: u64, transfer: Option<&Transfer>) {
         use SegmentStat::*;
         match event {
             Event::BufferBusy => self.add_both(BufferBusyWaits, BufferBusyTime, ns),

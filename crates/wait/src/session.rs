@@ -22,7 +22,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -88,7 +88,7 @@ pub struct Session {
     event: AtomicU64,
     pub(crate) params: [AtomicU64; 3],
     /// When the wait began or, if the session does not wait, when the last one ended: nanoseconds
-    /// since [`epoch`].
+    /// of [`now_ns`].
     since_ns: AtomicU64,
     pub(crate) wait_seq: AtomicU64,
     /// The instance that the wait under way, or the last one, asked. Zero for none.
@@ -302,13 +302,14 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Session>>> = const { RefCell::new(None) };
 }
 
-fn epoch() -> Instant {
-    static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    *EPOCH.get_or_init(seam::now)
-}
-
+/// Nanoseconds of the clock of waits, which counts from the start of the machine. It is read at both
+/// ends of each wait: the arithmetic of [`std::time::Instant`] would take longer than the clock.
+#[inline]
 pub(crate) fn now_ns() -> u64 {
-    seam::simulated_ns().unwrap_or_else(|| seam::elapsed(epoch()).as_nanos() as u64)
+    seam::simulated_ns().unwrap_or_else(|| {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    })
 }
 
 fn registry<R>(f: impl FnOnce(&mut Registry) -> R) -> R {

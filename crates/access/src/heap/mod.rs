@@ -96,6 +96,7 @@ impl Heap {
         self.segment.header()
     }
     /// The cache, for work on this heap's blocks.
+    #[inline]
     fn cache(&self) -> &Arc<Cache> {
         wait::segment::about(self.object().0);
         self.space.cache()

@@ -102,34 +102,32 @@ impl SqlSession {
     /// Its transaction has ended as well, or another call begins.
     #[inline]
     pub(super) fn end_meter(&mut self) {
-        let Some(meter) = self.meter.take() else {
+        let Some(meter) = &self.meter else {
             return;
         };
-        let Some(ran) = meter.ran else {
-            // Something within it ends: it goes on.
-            self.meter = Some(meter);
+        // If it has not run, something within it ends, and it goes on.
+        let Some(ran) = &meter.ran else {
             return;
         };
-        let spent = meter.mark.spent();
-        add_time(Stat::ExecuteTime, spent.elapsed_ns);
         let call = Call {
             is_first: meter.is_first,
             failed: ran.failed,
             rows: ran.rows,
-            spent,
+            spent: meter.mark.spent(),
         };
-        if self.core.settings.hot().timeline_slower > 0.0 && meter.is_first && !ran.failed {
-            let entry = meter.statement.known().entry();
-            let before = entry.map(|e| e.totals()).unwrap_or_default();
+        let known = meter.statement.known();
+        add_time(Stat::ExecuteTime, call.spent.elapsed_ns);
+        if self.core.settings.hot().timeline_slower > 0.0 && call.is_first && !call.failed {
+            let before = known.entry().map(|e| e.totals()).unwrap_or_default();
             self.keep_if_slow(meter.mark.at_ns(), call.spent.elapsed_ns, &before);
         }
         // What all sessions share is not counted anew for each call: neither its holders nor a
         // clock.
         let at = self.core.statement_start + (call.spent.elapsed_ns / 1000) as i64;
-        let known = meter.statement.known();
         if !known.count(self.core.roles.current, &call, at) {
             let database = self.core.database.clone();
             (database.statements).count(&meter.statement, &mut self.core, &call, at);
         }
+        self.meter = None;
     }
 }

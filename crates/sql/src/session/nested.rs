@@ -451,6 +451,16 @@ impl Fired {
 
 /// The tables whose statement triggers a write fires, and for what: of each of its parts.
 fn statement_triggers(kind: &Kind) -> Vec<Vec<Fired>> {
+    // Of a write of one table, which most are, nothing is put together if that has no trigger.
+    let table = match kind {
+        Kind::Insert(plan) => Some(&plan.table),
+        Kind::Update(plan) => Some(&plan.access.table),
+        Kind::Delete(plan) => Some(&plan.access.table),
+        _ => None,
+    };
+    if table.is_some_and(|table| table.triggers.is_empty()) {
+        return Vec::new();
+    }
     let mut found = match kind {
         Kind::Insert(plan) => vec![of_insert(plan)],
         Kind::Update(plan) => vec![vec![of_update(plan)]],

@@ -15,7 +15,7 @@ mod normal;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, RwLock};
@@ -270,6 +270,11 @@ pub(crate) struct Known {
     entry: ArcSwapOption<Entry>,
     /// The steps of its plan, which are at places of the statement's own.
     steps: ArcSwapOption<PlanSteps>,
+    /// Where these are in memory. Who holds steps finds out by it whether they are the same,
+    /// without touching what all sessions count on.
+    steps_at: AtomicUsize,
+    /// An execution has been measured: there is nothing more to be asked of the entry.
+    has_measured: AtomicBool,
     /// Parses before there was an entry.
     parses: AtomicU64,
     hard_parses: AtomicU64,
@@ -279,10 +284,17 @@ impl Known {
     /// [`Entry::wants_measure`] of the entry, if there is one.
     #[inline]
     pub fn wants_measure(&self) -> bool {
-        self.entry
-            .load()
-            .as_ref()
-            .is_some_and(|e| e.wants_measure())
+        !self.has_measured.load(Relaxed) && self.entry_wants_measure()
+    }
+
+    fn entry_wants_measure(&self) -> bool {
+        let entry = self.entry.load();
+        let Some(entry) = entry.as_ref() else {
+            return false;
+        };
+        self.has_measured
+            .store(entry.has_measured.load(Relaxed), Relaxed);
+        entry.wants_measure()
     }
 
     /// Counts a call of this role that ended then; not if the statement has no entry of the role.
@@ -309,9 +321,7 @@ impl Known {
     /// Whether these are the steps of its plan.
     #[inline]
     pub fn has_steps(&self, steps: Option<&Arc<PlanSteps>>) -> bool {
-        let known = self.steps.load();
-        let same = |(a, b): (&Arc<PlanSteps>, &Arc<PlanSteps>)| Arc::ptr_eq(a, b);
-        known.as_ref().zip(steps).is_some_and(same)
+        steps.is_some_and(|steps| Arc::as_ptr(steps).addr() == self.steps_at.load(Relaxed))
     }
 
     /// The entry, once the statement has run.
@@ -359,10 +369,11 @@ impl Statements {
     /// on.
     pub fn steps(&self, statement: &Statement, core: &mut Core) -> Option<Arc<PlanSteps>> {
         let known = statement.known();
-        if known.steps.load().is_none() {
+        let steps = known.steps.load_full();
+        steps.or_else(|| {
             self.enter(statement, core, now_micros());
-        }
-        known.steps.load_full()
+            known.steps.load_full()
+        })
     }
 
     /// Finds the statement's entry, or makes it.
@@ -374,6 +385,8 @@ impl Statements {
         let steps = Arc::new(PlanSteps::new(plan.hash, steps));
         let entry = self.entry(statement, plan, core, at);
         known.entry.store(Some(entry.clone()));
+        known.has_measured.store(false, Relaxed);
+        known.steps_at.store(Arc::as_ptr(&steps).addr(), Relaxed);
         known.steps.store(Some(steps));
         let mut t = entry.shard().lock();
         t.parses += known.parses.swap(0, Relaxed);
