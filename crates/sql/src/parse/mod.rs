@@ -39,6 +39,7 @@ pub mod merge;
 mod operators;
 mod overriding;
 pub mod policy;
+mod qualified;
 mod reserved;
 pub mod role;
 mod routine;
@@ -406,6 +407,7 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     inheritance::take_out(&mut tokens);
     like::write_out(&mut tokens);
     operators::take_names_off(&mut tokens);
+    qualified::quote(&mut tokens);
     typed::write_out(&mut tokens);
     table::write_out(&mut tokens);
     forms::write_out(&mut tokens)?;
