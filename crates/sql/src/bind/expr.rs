@@ -107,6 +107,17 @@ impl Binder<'_> {
                 list,
                 negated,
             } => self.in_list(expr, list, *negated),
+            ast::Expr::AnyOp {
+                left,
+                compare_op,
+                right,
+                ..
+            } => self.in_array(left, compare_op, right, false),
+            ast::Expr::AllOp {
+                left,
+                compare_op,
+                right,
+            } => self.in_array(left, compare_op, right, true),
             ast::Expr::Between {
                 expr,
                 negated,
