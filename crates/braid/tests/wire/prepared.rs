@@ -80,3 +80,68 @@ fn an_execute_of_itself_ends_with_the_stack() {
     assert_eq!(refused(&mut c, "execute one"), "54001");
     assert_eq!(c.column("select 2"), ["2"]);
 }
+
+/// Drivers' server-side cursors send the values of a query's parameters with DECLARE. There the
+/// query found none of them: "no value for parameter $1".
+#[test]
+fn declare_and_explain_take_the_parameters_of_what_is_within() {
+    const INT4: u32 = 23;
+    let instance = Instance::start("wire-within");
+    let mut c = Client::connect(instance.port);
+    let run = |c: &mut Client, sql: &str, types: &[u32], formats: &[i16], values: &[&[u8]]| {
+        let values: Vec<Option<&[u8]>> = values.iter().map(|v| Some(*v)).collect();
+        c.send(&[
+            parse("", sql, types),
+            describe(b'S', ""),
+            bind("", "", formats, &values, &[]),
+            execute("", 0),
+            SYNC,
+        ]);
+        c.until(b'Z')
+    };
+    c.query("begin");
+    let declared = run(
+        &mut c,
+        "declare k cursor for select i + $1 from generate_series(1, $2) i",
+        &[],
+        &[],
+        &[b"10", b"3"],
+    );
+    assert_eq!(tags(&declared), "1tn2CZ", "{declared:?}");
+    // Two parameters, of the types that the query finds.
+    let types = [&2_u16.to_be_bytes()[..], &[0, 0, 0, 23, 0, 0, 0, 23]].concat();
+    assert!(declared.iter().any(|m| m.0 == b't' && m.1 == types));
+    assert_eq!(c.column("fetch all from k"), ["11", "12", "13"]);
+
+    let array = b"{3,1,7}".as_slice();
+    let sql = "declare l scroll cursor with hold for select i from generate_series(1, 4) i where i = any($1)";
+    let declared = run(&mut c, sql, &[], &[], &[array]);
+    assert_eq!(tags(&declared), "1tn2CZ", "{declared:?}");
+    let binary = run(
+        &mut c,
+        "declare m cursor for select $1",
+        &[INT4],
+        &[1],
+        &[&5_i32.to_be_bytes()],
+    );
+    assert_eq!(tags(&binary), "1tn2CZ", "{binary:?}");
+    assert_eq!(c.column("fetch m"), ["5"]);
+    c.query("commit");
+    assert_eq!(c.column("fetch all from l"), ["1", "3"]);
+    assert_eq!(c.column("fetch prior from l"), ["3"]);
+
+    let explained = run(
+        &mut c,
+        "explain (analyze, costs off, timing off, summary off) select i from generate_series(1, 9) i limit $1",
+        &[],
+        &[],
+        &[b"2"],
+    );
+    let rows = explained.iter().filter(|m| m.0 == b'D').count();
+    assert!(rows > 0, "{explained:?}");
+    // Nothing nests deeper, whatever is written.
+    let deep = format!("{}select $1::int", "explain ".repeat(2000));
+    let deep = run(&mut c, &deep, &[], &[], &[b"1"]);
+    assert!(deep.iter().any(|m| m.0 == b'E'), "{deep:?}");
+    assert_eq!(c.column("select 1"), ["1"]);
+}
