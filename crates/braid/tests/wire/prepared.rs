@@ -145,3 +145,61 @@ fn declare_and_explain_take_the_parameters_of_what_is_within() {
     assert!(deep.iter().any(|m| m.0 == b'E'), "{deep:?}");
     assert_eq!(c.column("select 1"), ["1"]);
 }
+
+/// Portals of the protocol and SQL's cursors have one name space: a driver moves a portal by MOVE,
+/// and closes a cursor by Close.
+#[test]
+fn sql_moves_portals_and_the_protocol_closes_cursors() {
+    let instance = Instance::start("wire-portals");
+    let mut c = Client::connect(instance.port);
+    c.query("begin");
+    c.send(&[
+        parse("s", "select i from generate_series(1, 10) i", &[]),
+        bind("p", "s", &[], &[], &[]),
+        execute("p", 2),
+        SYNC,
+    ]);
+    assert_eq!(tags(&c.until(b'Z')), "12DDsZ");
+    assert_eq!(tag_of(&mut c, "move forward 3 from p"), "MOVE 3");
+    c.send(&[execute("p", 2), SYNC]);
+    let rows = c.until(b'Z');
+    assert_eq!(tags(&rows), "DDsZ");
+    assert!(rows[0].1.ends_with(b"6"), "{rows:?}");
+    assert_eq!(tag_of(&mut c, "move 2 in p"), "MOVE 2");
+    assert_eq!(tag_of(&mut c, "move all in p"), "MOVE 1");
+    assert_eq!(tag_of(&mut c, "move all in p"), "MOVE 0");
+    c.send(&[execute("p", 0), SYNC]);
+    assert_eq!(tags(&c.until(b'Z')), "CZ");
+    // One that has not begun begins; by the extended protocol, too.
+    c.send(&[
+        bind("q", "s", &[], &[], &[]),
+        parse("", "move 9 in q", &[]),
+        bind("", "", &[], &[], &[]),
+        execute("", 0),
+        execute("q", 0),
+        SYNC,
+    ]);
+    assert_eq!(tags(&c.until(b'Z')), "212CDCZ");
+    assert_eq!(tag_of(&mut c, "close q"), "CLOSE CURSOR");
+    c.query("savepoint a");
+    assert_eq!(refused(&mut c, "move 1 in q"), "34000");
+    c.query("rollback to a");
+    assert_eq!(refused(&mut c, "move backward 1 in p"), "55000");
+    c.query("rollback to a");
+
+    c.query("declare d cursor for select 1");
+    c.send(&[Message(b'C', b"Pd\0".to_vec()), SYNC]);
+    assert_eq!(tags(&c.until(b'Z')), "3Z");
+    assert_eq!(refused(&mut c, "fetch d"), "34000");
+    c.query("rollback");
+}
+
+/// The tag of a statement's completion.
+fn tag_of(client: &mut Client, sql: &str) -> String {
+    let messages = client.query(sql);
+    let complete = messages.iter().find(|m| m.0 == b'C');
+    let complete = complete.unwrap_or_else(|| panic!("{sql}: {messages:?}"));
+    String::from_utf8_lossy(&complete.1)
+        .trim_end_matches('\0')
+        .to_string()
+}
