@@ -119,8 +119,9 @@ impl Session<'_> {
         let name = self.checked(name)?;
         let io = self.sql.io_settings();
         let Some(open) = self.portals.get_mut(&name) else {
+            let error = self.sql.no_portal(&name);
             self.sql.fail();
-            return Err(no_portal(&name).into());
+            return Err(error.into());
         };
         if open.done {
             let returns_rows = open.statement.columns().is_some();
@@ -141,7 +142,7 @@ impl Session<'_> {
             return Ok(());
         }
         let Some(open) = self.portals.get_mut(&name) else {
-            return Err(no_portal(&name).into());
+            return Err(self.sql.no_portal(&name).into());
         };
         // A negative limit means none, as in PostgreSQL.
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
@@ -220,8 +221,9 @@ impl Session<'_> {
             // A cursor that SQL declared is a portal, too.
             self.describe_rows(Some(&columns), &Formats::Text, output)
         } else {
+            let error = self.sql.no_portal(&name);
             self.sql.fail();
-            Err(no_portal(&name).into())
+            Err(error.into())
         }
     }
 
@@ -255,10 +257,6 @@ impl Session<'_> {
         output.buffer.extend_from_slice(backend::CLOSE_COMPLETE);
         Ok(())
     }
-}
-
-fn no_portal(name: &str) -> Error {
-    Error::new("34000", format!("portal \"{name}\" does not exist"))
 }
 
 fn known_format(format: i16) -> sql::Result<i16> {

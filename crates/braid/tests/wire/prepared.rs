@@ -187,6 +187,15 @@ fn sql_moves_portals_and_the_protocol_closes_cursors() {
     assert_eq!(refused(&mut c, "move backward 1 in p"), "55000");
     c.query("rollback to a");
 
+    // What ended with what failed is not said to be missing.
+    c.send(&[bind("r", "s", &[], &[], &[]), SYNC]);
+    c.until(b'Z');
+    assert_eq!(refused(&mut c, "select 1 / 0"), "22012");
+    c.send(&[execute("r", 1), SYNC]);
+    assert_eq!(c.until(b'Z')[0].sqlstate(), "25P02");
+    c.query("rollback");
+    c.query("begin");
+
     c.query("declare d cursor for select 1");
     c.send(&[Message(b'C', b"Pd\0".to_vec()), SYNC]);
     assert_eq!(tags(&c.until(b'Z')), "3Z");
@@ -202,4 +211,35 @@ fn tag_of(client: &mut Client, sql: &str) -> String {
     String::from_utf8_lossy(&complete.1)
         .trim_end_matches('\0')
         .to_string()
+}
+
+/// Clients ask for messages of a low level to see that they are told of them at all.
+#[test]
+fn what_comes_with_a_table_is_told_at_a_low_level() {
+    let instance = Instance::start("wire-implicit");
+    let mut c = Client::connect(instance.port);
+    let told = |c: &mut Client, sql: &str| -> Vec<String> {
+        let messages = c.query(sql);
+        let notices = messages.iter().filter(|m| m.0 == b'N');
+        notices
+            .map(|m| format!("{} {}", m.field(b'S'), m.field(b'M')))
+            .collect()
+    };
+    assert!(told(&mut c, "create table a (i serial primary key)").is_empty());
+    c.query("set client_min_messages = debug1");
+    assert_eq!(
+        told(
+            &mut c,
+            "create table b (i serial primary key, j int unique)"
+        ),
+        [
+            "DEBUG CREATE TABLE will create implicit sequence \"b_i_seq\" for serial column \"b.i\"",
+            "DEBUG CREATE TABLE / PRIMARY KEY will create implicit index \"b_pkey\" for table \"b\"",
+            "DEBUG CREATE TABLE / UNIQUE will create implicit index \"b_j_key\" for table \"b\"",
+        ]
+    );
+    assert_eq!(
+        told(&mut c, "alter table b add unique (i, j)"),
+        ["DEBUG ALTER TABLE / ADD UNIQUE will create implicit index \"b_i_j_key\" for table \"b\""]
+    );
 }

@@ -474,7 +474,7 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        if matches!(left.ty, SqlType::Json | SqlType::JsonPath) {
+        if matches!(left.ty, SqlType::Json | SqlType::JsonPath | SqlType::Void) {
             return Err(no_operator(&left, &right));
         }
         if let SqlType::Composite(_) = left.ty {

@@ -425,7 +425,11 @@ pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<
 
 /// Adds an index with an empty segment: for a table that has no rows yet.
 pub fn add(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
+    let is_constraint = new.constraint;
     let mut index = name_index(core, table, new)?;
+    if is_constraint {
+        tell_implicit(core, "CREATE TABLE /", &index, table);
+    }
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     table.indexes.push(index);
     Ok(())
@@ -441,7 +445,11 @@ pub fn check_may_add(core: &Core, table: &Table) -> Result<()> {
 
 /// Adds an index and fills it with the table's rows.
 pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
+    let is_constraint = new.constraint;
     let mut index = name_index(core, table, new)?;
+    if is_constraint {
+        tell_implicit(core, "ALTER TABLE / ADD", &index, table);
+    }
     index.bind(table)?;
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     let def = Arc::clone(table.engine());
@@ -510,6 +518,19 @@ fn key_of(core: &mut Core, table: &Table, index: &Index, row: RowId) -> Result<O
     decode(&bytes, &def, def.columns.len(), &mut values)?;
     let key = index.key_of(&values)?;
     Ok(key.map(|key| told::key(table, index, key.iter().map(Datum::borrow), core)))
+}
+
+/// Tells of the index that comes with a key.
+fn tell_implicit(core: &mut Core, command: &str, index: &Index, table: &Table) {
+    let key = if index.primary {
+        "PRIMARY KEY"
+    } else {
+        "UNIQUE"
+    };
+    let (name, table) = (&index.name, &table.name);
+    let message =
+        format!("{command} {key} will create implicit index \"{name}\" for table \"{table}\"");
+    core.notice("DEBUG", "00000", message);
 }
 
 fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {

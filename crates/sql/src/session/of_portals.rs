@@ -2,8 +2,9 @@
 
 use block::value::DatumRef;
 
+use super::resolve::aborted;
 use super::{Kind, Portal, SqlSession, Statement};
-use crate::api::RowSink;
+use crate::api::{RowSink, TxStatus};
 use crate::error::{Error, Result};
 use crate::parse::Utility;
 use crate::parse::cursor::Direction;
@@ -57,6 +58,15 @@ impl SqlSession {
     /// Whether SQL has declared a cursor of the name.
     pub fn has_cursor(&self, name: &str) -> bool {
         self.core.cursors.is_open(name)
+    }
+
+    /// The error of a portal that there is not: in a transaction that has failed it may have ended
+    /// with what failed.
+    pub fn no_portal(&self, name: &str) -> Error {
+        match self.status() {
+            TxStatus::Failed => aborted(),
+            _ => Error::new("34000", format!("portal \"{name}\" does not exist")),
+        }
     }
 
     /// Closes a cursor of SQL's, if there is one of the name.
