@@ -17,7 +17,9 @@ use crate::bind::names::Qualified;
 use crate::bind::{collation, names};
 use crate::dict::acl::Privileges;
 use crate::dict::depend::Address;
-use crate::dict::{Dict, Index, IndexExpression, IndexKey, Method, Object, Relation, Stage, Table};
+use crate::dict::{
+    DefaultName, Dict, Index, IndexExpression, IndexKey, Method, Object, Relation, Stage, Table,
+};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::exec::told;
@@ -172,14 +174,14 @@ impl NewIndex {
         }
     }
 
-    /// `t_pkey`, `t_a_b_key`, `t_a_b_idx`.
-    fn default_name(&self, table: &Table) -> String {
+    /// What follows the table's name in `t_pkey`, `t_a_b_key`, `t_a_b_idx`.
+    fn default_name(&self, table: &Table) -> (Option<String>, &'static str) {
         if self.primary {
-            return format!("{}_pkey", table.name);
+            return (None, "pkey");
         }
         let columns = column_names(table, &self.keys, &self.expressions, &self.included);
         let suffix = if self.constraint { "key" } else { "idx" };
-        format!("{}_{}_{suffix}", table.name, columns.join("_"))
+        (Some(columns.join("_")), suffix)
     }
 }
 
@@ -552,7 +554,13 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         Some(name) => name.clone(),
         None => {
             let own = |n: &str| n == table.name || table.indexes.iter().any(|i| i.name == n);
-            core.claim_free_name(table.schema, &new.default_name(table), &own)?
+            let (columns, suffix) = new.default_name(table);
+            let base = DefaultName {
+                first: &table.name,
+                second: columns.as_deref(),
+                suffix,
+            };
+            core.claim_free_name(table.schema, base, &own)?
         }
     };
     core.claim_relation_name(table.schema, &name)?;
