@@ -58,7 +58,7 @@ failed=()
 run() {
     local name=$1
     shift
-    local limited=(timeout 120)
+    local limited=(timeout "${limit:-120}")
     # timeout knows no functions.
     [ "$(type -t "$1")" = function ] && limited=()
     if "${limited[@]}" "$@" >"$work/out" 2>&1; then
@@ -124,7 +124,8 @@ run_prisma() {
     cp "$here"/prisma/* "$cache/prisma/"
     # Its engines in JavaScript are in its packages; the others would be loaded by their scripts.
     (cd "$cache/prisma" && npm ci --silent --no-audit --no-fund --ignore-scripts)
-    run "Prisma" node "$cache/prisma/prisma.js"
+    # Two of its commands wait a minute each once they are done, with PostgreSQL too.
+    limit=600 run "Prisma" node "$cache/prisma/prisma.js"
 }
 run_rust() {
     has cargo || return 0

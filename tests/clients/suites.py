@@ -7,9 +7,10 @@
     tests/clients/suites.py pgjdbc SOURCE --braid target/debug/braid -- -c NAME.OF.CLASS
 
 SOURCE is the unpacked source of the client, in the version that is installed for this Python,
-beside pytest (Django needs none) and psycopg 3. pgx wants go; pgjdbc wants Maven, which fetches the
-driver of the version that DRIVER names, and JUnit. What stands behind `--` goes to the suite's
-runner in place of what it runs by itself. The servers are started, and ended, by this program.
+beside pytest and pytest-timeout (Django needs none) and psycopg 3. pgx wants go; pgjdbc wants
+Maven, which fetches the driver of the version that DRIVER names, and JUnit. What stands behind `--`
+goes to the suite's runner in place of what it runs by itself. The servers are started, and ended,
+by this program.
 """
 
 import argparse
@@ -58,8 +59,9 @@ get_or_create update delete select_for_update"""
 
 
 def pytest(scratch):
-    cache = f"cache_dir={scratch / 'cache'}"
-    return [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "--tb=short", "-o", cache]
+    options = ["-q", "-W", "ignore", "--tb=short", "--timeout=60"]
+    options += ["-o", f"cache_dir={scratch / 'cache'}"]
+    return [sys.executable, "-m", "pytest", *options]
 
 
 def sqlalchemy(source, port, scratch, chosen):
@@ -89,6 +91,14 @@ def asyncpg(source, port, scratch, chosen):
     asked = {"PGHOST": "127.0.0.1", "PGPORT": port, "PGUSER": SUPERUSER, "PGDATABASE": "braid"}
     options = ["-p", "no:asyncio", "--ignore", "tests/test__sourcecode.py"]
     return pytest(scratch) + options + (chosen or ["tests"]), scratch, asked
+
+
+def psycopg2(source, port, scratch, chosen):
+    # Away from the source, whose module has not been compiled.
+    (scratch / "tests").symlink_to(source / "tests")
+    asked = {"PSYCOPG2_TESTDB": "braid", "PSYCOPG2_TESTDB_HOST": "127.0.0.1"}
+    asked |= {"PSYCOPG2_TESTDB_PORT": port, "PSYCOPG2_TESTDB_USER": SUPERUSER}
+    return pytest(scratch) + ["-p", "no:asyncio"] + (chosen or ["tests"]), scratch, asked
 
 
 def django(source, port, scratch, chosen):
@@ -123,7 +133,7 @@ def pgjdbc(source, port, scratch, chosen):
     subprocess.run(maven, cwd=scratch, check=True)
     made = scratch / "classes"
     tests = source / "pgjdbc/src"
-    left = {"osgi", "sspi"}
+    left = {"osgi", "sspi", "replication"}
     files = [
         str(file)
         for kind in ["test", "testFixtures"]
@@ -172,6 +182,7 @@ PGX = [
 SUITES = {
     "sqlalchemy": sqlalchemy,
     "psycopg": psycopg3,
+    "psycopg2": psycopg2,
     "asyncpg": asyncpg,
     "django": django,
     "pgx": pgx,

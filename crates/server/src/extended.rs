@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sql::{ColumnDesc, Completion, Error, Params};
+use sql::{ColumnDesc, Completion, Error, OfPortal, Params};
 
 use crate::backend::{self, Formats};
 use crate::connection::Output;
@@ -119,8 +119,9 @@ impl Session<'_> {
         let name = self.checked(name)?;
         let io = self.sql.io_settings();
         let Some(open) = self.portals.get_mut(&name) else {
+            let error = self.sql.no_portal(&name);
             self.sql.fail();
-            return Err(no_portal(&name).into());
+            return Err(error.into());
         };
         if open.done {
             let returns_rows = open.statement.columns().is_some();
@@ -131,6 +132,18 @@ impl Session<'_> {
             self.sql.fail();
             return Err(Error::new("55000", format!("portal \"{name}\" cannot be run")).into());
         }
+        let statement = open.statement.clone();
+        if let Some(tag) = self.asked_of_portal(&statement, &name)? {
+            self.drain_messages(output);
+            if let Some(open) = self.portals.get_mut(&name) {
+                open.done = true;
+            }
+            self.complete(tag, output);
+            return Ok(());
+        }
+        let Some(open) = self.portals.get_mut(&name) else {
+            return Err(self.sql.no_portal(&name).into());
+        };
         // A negative limit means none, as in PostgreSQL.
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
         let columns = open.statement.columns().unwrap_or(&[]);
@@ -155,6 +168,43 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// What a statement asks of a portal of the protocol; `None`: it asks nothing of one that there
+    /// is. `own` is the portal of the statement itself.
+    pub(crate) fn asked_of_portal(
+        &mut self,
+        statement: &sql::Statement,
+        own: &str,
+    ) -> sql::Result<Option<sql::Tag>> {
+        let Some(asked) = statement.of_portal() else {
+            return Ok(None);
+        };
+        let (OfPortal::Move(name, _) | OfPortal::MoveBack(name) | OfPortal::Close(name)) = asked;
+        if name == own || self.sql.has_cursor(name) || !self.portals.contains(name) {
+            return Ok(None);
+        }
+        match asked {
+            OfPortal::Close(_) => {
+                self.portals.remove(name);
+                Ok(Some(sql::Tag::Plain("CLOSE CURSOR")))
+            }
+            OfPortal::MoveBack(_) => {
+                let error = Error::new("55000", "cursor can only scan forward");
+                self.checked(Err(
+                    error.hint("Declare it with SCROLL option to enable backward scan.")
+                ))
+            }
+            OfPortal::Move(_, rows) => self.pass_rows(name, rows).map(Some),
+        }
+    }
+
+    fn pass_rows(&mut self, name: &str, rows: Option<u64>) -> sql::Result<sql::Tag> {
+        let mut passed = 0;
+        if let Some(open) = self.portals.get_mut(name).filter(|open| !open.done) {
+            (passed, open.done) = self.sql.pass_rows(&mut open.portal, rows)?;
+        }
+        Ok(sql::Tag::Rows("MOVE", passed))
+    }
+
     pub(crate) fn describe(&mut self, target: Target<'_>, output: &mut Output) -> Handled {
         let target = self.target_name(target);
         let (is_statement, name) = self.checked(target)?;
@@ -171,8 +221,9 @@ impl Session<'_> {
             // A cursor that SQL declared is a portal, too.
             self.describe_rows(Some(&columns), &Formats::Text, output)
         } else {
+            let error = self.sql.no_portal(&name);
             self.sql.fail();
-            Err(no_portal(&name).into())
+            Err(error.into())
         }
     }
 
@@ -200,14 +251,12 @@ impl Session<'_> {
             self.sql.prepared().remove(&name);
         } else {
             self.portals.remove(&name);
+            // A cursor that SQL declared is a portal, too.
+            self.sql.close_cursor(&name);
         }
         output.buffer.extend_from_slice(backend::CLOSE_COMPLETE);
         Ok(())
     }
-}
-
-fn no_portal(name: &str) -> Error {
-    Error::new("34000", format!("portal \"{name}\" does not exist"))
 }
 
 fn known_format(format: i16) -> sql::Result<i16> {

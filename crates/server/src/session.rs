@@ -433,6 +433,11 @@ impl<'r> Session<'r> {
                 backend::row_description(&mut output.buffer, columns, &formats, encoding);
             self.checked(described)?;
         }
+        if let Some(tag) = self.asked_of_portal(&statement, "")? {
+            self.drain_messages(output);
+            self.complete(tag, output);
+            return Ok(None);
+        }
         let columns = statement.columns().unwrap_or(&[]);
         let mut sink = ResultSink::new(output, columns, &formats, self.sql.io_settings());
         let completion = self.sql.execute(&mut portal, 0, &mut sink)?;

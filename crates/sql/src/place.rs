@@ -71,6 +71,8 @@ impl Place {
             | ast::Expr::Between { expr, .. }
             | ast::Expr::Like { expr, .. }
             | ast::Expr::ILike { expr, .. }
+            | ast::Expr::AnyOp { left: expr, .. }
+            | ast::Expr::AllOp { left: expr, .. }
             | ast::Expr::Cast {
                 kind: ast::CastKind::DoubleColon,
                 expr,

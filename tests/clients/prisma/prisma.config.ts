@@ -28,6 +28,8 @@ export default defineConfig({
   migrations: { path: "migrations" },
   async adapter() {
     const address = { host: PGHOST, port: Number(PGPORT), user: PGUSER, database: PGDATABASE };
-    return new PrismaPg({ ...address, options: "-c search_path=prisma_app" }, { schema: "prisma_app" });
+    // A command does not end its connections, and would wait for each to have been idle for long.
+    const pool = { options: "-c search_path=prisma_app", allowExitOnIdle: true };
+    return new PrismaPg({ ...address, ...pool }, { schema: "prisma_app" });
   },
 });

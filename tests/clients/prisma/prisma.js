@@ -121,7 +121,7 @@ async function queries(prisma, Prisma) {
   await prisma.user.upsert(upserted);
   assert.strictEqual((await prisma.user.upsert(upserted)).visits, 2n);
   await prisma.user.update({ where: { id: ann.id }, data: { tags: { push: "d" }, balance: { multiply: 2 }, posts: { updateMany: { where: {}, data: { score: { decrement: 1 } } } } } });
-  const groups = await prisma.post.groupBy({ by: ["authorId"], _sum: { score: true }, _avg: { score: true }, _count: true, having: { score: { max: { gt: 0 } } } });
+  const groups = await prisma.post.groupBy({ by: ["authorId"], _sum: { score: true }, _avg: { score: true }, _count: true, having: { score: { _max: { gt: 0 } } } });
   assert.deepStrictEqual([String(groups[0]._sum.score), groups[0]._count], ["2", 2]);
   const whole = await prisma.user.aggregate({ _max: { balance: true, visits: true }, _min: { born: true }, _count: { name: true } });
   assert.deepStrictEqual([String(whole._max.balance), whole._count.name], ["25", 26]);

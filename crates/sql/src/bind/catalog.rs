@@ -50,10 +50,13 @@ impl Binder<'_> {
         if let (Some(element), Some(op)) = (element_of(array.ty), super::comparison(op)) {
             return self.quantified(self.expr(left)?, op, array, element, all);
         }
-        Err(match super::comparison(op) {
-            None => Error::unsupported(format!("operator {op} with ANY and ALL")),
-            Some(_) => Error::new("42809", "op ANY/ALL (array) requires array on right side"),
-        })
+        match super::comparison(op) {
+            None => self.of_each(left, op, array, all),
+            Some(_) => Err(Error::new(
+                "42809",
+                "op ANY/ALL (array) requires array on right side",
+            )),
+        }
     }
 
     /// An element or a slice of an array.

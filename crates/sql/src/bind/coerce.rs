@@ -66,6 +66,11 @@ impl Binder<'_> {
         context: CastContext,
         how: Conversion,
     ) -> Result<Typed> {
+        if value.ty == SqlType::Void && to.is_string() && context == CastContext::Explicit {
+            // Its text form, which is empty.
+            let text = Typed::new(value.expr, SqlType::Text);
+            return self.convert_built_in(text, (to, typmod), context, how);
+        }
         match castable(value.ty, to) {
             Some(weakest) if weakest <= context => {}
             _ => return Err(cannot_cast(value.ty, to, context)),

@@ -46,7 +46,7 @@ pub fn record(fields: Vec<(String, Typed)>) -> Result<Typed> {
     let mut known = Vec::with_capacity(fields.len());
     let mut args = Vec::with_capacity(fields.len());
     for (name, value) in fields {
-        if matches!(value.ty, SqlType::Void | SqlType::Expanded) {
+        if value.ty == SqlType::Expanded {
             let message = format!("a field of type {}", value.ty.name());
             return Err(Error::unsupported(message));
         }

@@ -107,6 +107,17 @@ impl Binder<'_> {
                 list,
                 negated,
             } => self.in_list(expr, list, *negated),
+            ast::Expr::AnyOp {
+                left,
+                compare_op,
+                right,
+                ..
+            } => self.in_array(left, compare_op, right, false),
+            ast::Expr::AllOp {
+                left,
+                compare_op,
+                right,
+            } => self.in_array(left, compare_op, right, true),
             ast::Expr::Between {
                 expr,
                 negated,
@@ -463,7 +474,7 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        if matches!(left.ty, SqlType::Json | SqlType::JsonPath) {
+        if matches!(left.ty, SqlType::Json | SqlType::JsonPath | SqlType::Void) {
             return Err(no_operator(&left, &right));
         }
         if let SqlType::Composite(_) = left.ty {

@@ -28,6 +28,7 @@ pub mod parts;
 pub mod pinned_type;
 mod predicate;
 pub mod probe;
+mod quantified;
 mod ranges;
 mod routines;
 pub mod sight;

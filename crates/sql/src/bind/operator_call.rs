@@ -46,7 +46,7 @@ impl Binder<'_> {
 
 /// What `$1` and `$2` of an operator stand for, bound already: bound anew with each call around
 /// it, a nest of calls would take time exponential in its depth.
-struct Operands(Vec<Typed>);
+pub(super) struct Operands(pub(super) Vec<Typed>);
 
 impl Groups for Operands {
     fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>> {

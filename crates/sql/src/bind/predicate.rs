@@ -5,6 +5,7 @@ use std::cell::Cell;
 use block::value::Datum;
 use sqlparser::ast::{self, CaseWhen, Value};
 
+use super::array::no_operator;
 use super::coerce::{common_padding, fold};
 use super::{Binder, Typed, chosen_type, common_type, is_written_row};
 use crate::collate::Derived;
@@ -244,17 +245,20 @@ impl Binder<'_> {
         negated: bool,
     ) -> Result<Typed> {
         let folds = Cell::new(false);
-        let as_text = |e: &ast::Expr, is_pattern: bool| -> Result<Expr> {
-            let t = self.expr(e)?;
+        let as_text = |t: Typed, is_pattern: bool| -> Result<Expr> {
             folds.set(folds.get() || t.ty.is_citext() && !is_pattern);
-            if !is_text(t.ty) && !t.ty.is_citext() && t.ty != SqlType::Unknown {
-                let message = format!("operator does not exist: {} ~ text", t.ty.name());
-                return Err(Error::new("42883", message));
-            }
             let t = self.coerce(t, SqlType::Text, -1, CastContext::Implicit)?;
             Ok(t.expr)
         };
-        let args = vec![as_text(e, false)?, as_text(pattern, true)?];
+        let (value, pattern) = (self.expr(e)?, self.expr(pattern)?);
+        let symbol = match (fold_case, negated) {
+            (false, false) => "~",
+            (true, false) => "~*",
+            (false, true) => "!~",
+            (true, true) => "!~*",
+        };
+        check_texts(&value, symbol, &pattern)?;
+        let args = vec![as_text(value, false)?, as_text(pattern, true)?];
         let func = match fold_case || folds.get() {
             true => PureFunc::RegexFolded,
             false => PureFunc::Regex,
@@ -292,15 +296,16 @@ impl Binder<'_> {
         negated: bool,
     ) -> Result<Typed> {
         let folds = Cell::new(fold_case);
-        let as_text = |e: &ast::Expr, is_pattern: bool| -> Result<Expr> {
-            let t = self.expr(e)?;
+        let (value, pattern) = (self.expr(e)?, self.expr(pattern)?);
+        let symbol = match (fold_case, negated) {
+            (false, false) => "~~",
+            (true, false) => "~~*",
+            (false, true) => "!~~",
+            (true, true) => "!~~*",
+        };
+        check_texts(&value, symbol, &pattern)?;
+        let as_text = |t: Typed, is_pattern: bool| -> Result<Expr> {
             folds.set(folds.get() || t.ty.is_citext() && !is_pattern);
-            if !is_text(t.ty) && !t.ty.is_citext() {
-                return Err(Error::new(
-                    "42883",
-                    format!("operator does not exist: {} ~~ text", t.ty.name()),
-                ));
-            }
             // A blank-padded string is matched with its padding.
             if t.ty == SqlType::Char {
                 return Ok(t.expr);
@@ -323,7 +328,7 @@ impl Binder<'_> {
             }
             Some(other) => return Err(Error::unsupported(format!("ESCAPE {other}"))),
         };
-        let expr = Box::new(as_text(e, false)?);
+        let expr = Box::new(as_text(value, false)?);
         let pattern = Box::new(as_text(pattern, true)?);
         Ok(Typed::new(
             Expr::Like {
@@ -391,6 +396,15 @@ impl Binder<'_> {
             typmod,
             collation,
         })
+    }
+}
+
+/// Refuses what an operator of patterns does not take.
+fn check_texts(value: &Typed, symbol: &str, pattern: &Typed) -> Result<()> {
+    let takes = |t: &Typed| is_text(t.ty) || t.ty.is_citext() || t.ty == SqlType::Unknown;
+    match takes(value) && takes(pattern) {
+        true => Ok(()),
+        false => Err(no_operator(value.ty, symbol, pattern.ty)),
     }
 }
 

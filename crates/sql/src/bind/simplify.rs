@@ -53,6 +53,7 @@ fn is_null_for_all_rows(e: &Expr) -> bool {
     match e {
         Expr::Compare(_, a, b) | Expr::Arith(_, _, a, b) | Expr::Concat(a, b) => strict(&[a, b]),
         Expr::Like { expr, pattern, .. } => strict(&[expr, pattern]),
+        Expr::Quantified(q) => is_null(&q.array) && !fails(&q.left),
         Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) => is_null(e),
         Expr::InList { expr, list, .. } => {
             let decided = is_null(expr) || matches!(list.as_slice(), [only] if is_null(only));

@@ -13,7 +13,7 @@ use crate::bind::domain::scope_of_value;
 use crate::bind::names::Qualified;
 use crate::bind::{Binder, ParamTypes, Scope};
 use crate::collate::{self, Collation};
-use crate::dict::{Domain, DomainConstraint, Object, Table, UserType};
+use crate::dict::{DefaultName, Domain, DomainConstraint, Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::parse::domain::{CreateDomain, DomainChange, DomainStatement, NewConstraint, NewRule};
@@ -151,10 +151,12 @@ fn add_check(
 }
 
 fn free_name(domain: &str, made: &Domain) -> String {
-    let base = format!("{domain}_check");
-    let names = std::iter::once(base.clone()).chain((1u64..).map(|n| format!("{base}{n}")));
-    let mut free = names.filter(|n| made.check(n).is_none());
-    free.next().unwrap_or(base)
+    let base = DefaultName {
+        first: domain,
+        second: None,
+        suffix: "check",
+    };
+    base.free(|n| made.check(n).is_none())
 }
 
 fn exists(constraint: &str, domain: &str) -> Error {

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 use super::index::characteristics;
 use super::{Core, name_of, no_relation};
 use crate::bind::names::{self, Qualified};
-use crate::dict::{Action, Dict, ForeignKey, Index, OnCommit, Table};
+use crate::dict::{Action, DefaultName, Dict, ForeignKey, Index, OnCommit, Table};
 use crate::error::{Error, Result};
 use crate::exec::{foreign, meeting::Pair};
 use crate::parse::constraints::Clauses;
@@ -247,12 +247,12 @@ fn name_for(table: &Table, new: &NewKey<'_>) -> Result<String> {
                 .iter()
                 .map(|&c| table.columns[c].name.as_str())
                 .collect();
-            let base = format!("{}_{}_fkey", table.name, columns.join("_"));
-            let numbered = (1..).map(|n: u64| format!("{base}{n}"));
-            let free = std::iter::once(base.clone())
-                .chain(numbered)
-                .find(|n| !taken(n));
-            Ok(free.unwrap_or(base))
+            let base = DefaultName {
+                first: &table.name,
+                second: Some(&columns.join("_")),
+                suffix: "fkey",
+            };
+            Ok(base.free(|n| !taken(n)))
         }
     }
 }

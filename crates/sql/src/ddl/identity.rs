@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Core, already_exists, sequence};
 use crate::bind::names::Qualified;
-use crate::dict::{Identity, Object, Sequence, Table};
+use crate::dict::{DefaultName, Identity, Object, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::identity::IdentityChange;
 use crate::parse::utility::SequenceOption;
@@ -118,8 +118,12 @@ pub(super) fn sequence_name(
             Ok(given.name.clone())
         }
         None => {
-            let base = format!("{}_{column}_seq", table.name);
-            core.claim_free_name(table.schema, &base, &|n| n == table.name)
+            let base = DefaultName {
+                first: &table.name,
+                second: Some(column),
+                suffix: "seq",
+            };
+            core.claim_free_name(table.schema, base, &|n| n == table.name)
         }
     }
 }

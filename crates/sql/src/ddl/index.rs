@@ -17,7 +17,9 @@ use crate::bind::names::Qualified;
 use crate::bind::{collation, names};
 use crate::dict::acl::Privileges;
 use crate::dict::depend::Address;
-use crate::dict::{Dict, Index, IndexExpression, IndexKey, Method, Object, Relation, Stage, Table};
+use crate::dict::{
+    DefaultName, Dict, Index, IndexExpression, IndexKey, Method, Object, Relation, Stage, Table,
+};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::exec::told;
@@ -172,14 +174,14 @@ impl NewIndex {
         }
     }
 
-    /// `t_pkey`, `t_a_b_key`, `t_a_b_idx`.
-    fn default_name(&self, table: &Table) -> String {
+    /// What follows the table's name in `t_pkey`, `t_a_b_key`, `t_a_b_idx`.
+    fn default_name(&self, table: &Table) -> (Option<String>, &'static str) {
         if self.primary {
-            return format!("{}_pkey", table.name);
+            return (None, "pkey");
         }
         let columns = column_names(table, &self.keys, &self.expressions, &self.included);
         let suffix = if self.constraint { "key" } else { "idx" };
-        format!("{}_{}_{suffix}", table.name, columns.join("_"))
+        (Some(columns.join("_")), suffix)
     }
 }
 
@@ -425,7 +427,11 @@ pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<
 
 /// Adds an index with an empty segment: for a table that has no rows yet.
 pub fn add(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
+    let is_constraint = new.constraint;
     let mut index = name_index(core, table, new)?;
+    if is_constraint {
+        tell_implicit(core, "CREATE TABLE /", &index, table);
+    }
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     table.indexes.push(index);
     Ok(())
@@ -441,7 +447,11 @@ pub fn check_may_add(core: &Core, table: &Table) -> Result<()> {
 
 /// Adds an index and fills it with the table's rows.
 pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
+    let is_constraint = new.constraint;
     let mut index = name_index(core, table, new)?;
+    if is_constraint {
+        tell_implicit(core, "ALTER TABLE / ADD", &index, table);
+    }
     index.bind(table)?;
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     let def = Arc::clone(table.engine());
@@ -512,6 +522,19 @@ fn key_of(core: &mut Core, table: &Table, index: &Index, row: RowId) -> Result<O
     Ok(key.map(|key| told::key(table, index, key.iter().map(Datum::borrow), core)))
 }
 
+/// Tells of the index that comes with a key.
+fn tell_implicit(core: &mut Core, command: &str, index: &Index, table: &Table) {
+    let key = if index.primary {
+        "PRIMARY KEY"
+    } else {
+        "UNIQUE"
+    };
+    let (name, table) = (&index.name, &table.name);
+    let message =
+        format!("{command} {key} will create implicit index \"{name}\" for table \"{table}\"");
+    core.notice("DEBUG", "00000", message);
+}
+
 fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     if new.keys.is_empty() || new.keys.len() + new.included.len() > MAX_KEYS {
         return Err(Error::new(
@@ -531,7 +554,13 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         Some(name) => name.clone(),
         None => {
             let own = |n: &str| n == table.name || table.indexes.iter().any(|i| i.name == n);
-            core.claim_free_name(table.schema, &new.default_name(table), &own)?
+            let (columns, suffix) = new.default_name(table);
+            let base = DefaultName {
+                first: &table.name,
+                second: columns.as_deref(),
+                suffix,
+            };
+            core.claim_free_name(table.schema, base, &own)?
         }
     };
     core.claim_relation_name(table.schema, &name)?;

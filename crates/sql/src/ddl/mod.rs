@@ -65,7 +65,7 @@ use crate::api::Tag;
 use crate::bind::names::{self, Qualified};
 use crate::dict::depend::Address;
 use crate::dict::path::TEMPORARY;
-use crate::dict::{Relation, Table};
+use crate::dict::{DefaultName, Relation, Table};
 use crate::error::{Error, Result};
 use crate::parse::{self, utility::TableLock};
 
@@ -214,11 +214,11 @@ impl Core {
         self.refresh()
     }
 
-    /// A name that no relation of a schema has, claimed: `base`, or the first free one with a number behind it.
+    /// A name that no relation of a schema has, claimed.
     fn claim_free_name(
         &mut self,
         schema: u32,
-        base: &str,
+        base: DefaultName<'_>,
         taken: &dyn Fn(&str) -> bool,
     ) -> Result<String> {
         loop {
@@ -353,13 +353,13 @@ fn check_name(table: &Table, e: &ast::Expr) -> String {
         columns.extend(name.map(names::ident));
         std::ops::ControlFlow::<()>::Continue(())
     });
-    let base = match (columns.len(), columns.first()) {
-        (1, Some(column)) => format!("{}_{column}_check", table.name),
-        _ => format!("{}_check", table.name),
+    let base = DefaultName {
+        first: &table.name,
+        second: match (columns.len(), columns.first()) {
+            (1, Some(column)) => Some(column),
+            _ => None,
+        },
+        suffix: "check",
     };
-    let taken = |n: &str| table.checks.iter().any(|c| c.name == n);
-    std::iter::once(base.clone())
-        .chain((1..).map(|n: u64| format!("{base}{n}")))
-        .find(|n| !taken(n))
-        .unwrap_or(base)
+    base.free(|n| table.checks.iter().all(|c| c.name != n))
 }

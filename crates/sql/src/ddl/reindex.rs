@@ -13,7 +13,7 @@ use super::{Core, Error, Result, SqlSession, TableLock, missing_schema, no_relat
 use crate::api::Tag;
 use crate::bind::names;
 use crate::dict::role::FIRST_SUPERUSER;
-use crate::dict::{Object, Relation, Stage, Table};
+use crate::dict::{DefaultName, Object, Relation, Stage, Table};
 use crate::parse::define::{Reindex, Reindexed};
 
 const TAG: Tag = Tag::Plain("REINDEX");
@@ -216,9 +216,14 @@ impl Core {
     fn define_second(&mut self, which: (u32, u32)) -> Result<(u32, u32)> {
         let (table, at) = self.locked_index(which)?;
         let mut second = table.indexes[at].clone();
-        let base = format!("{}_ccnew", second.name);
+        let first = second.name.clone();
+        let base = DefaultName {
+            first: &first,
+            second: None,
+            suffix: "ccnew",
+        };
         let own = |n: &str| table.indexes.iter().any(|i| i.name == n);
-        second.name = self.claim_free_name(table.schema, &base, &own)?;
+        second.name = self.claim_free_name(table.schema, base, &own)?;
         let object = self.database.engine().clone().allocate_object_id()?;
         (second.oid, second.segment) = (object.0, object.0);
         second.header = self.engine.create_index_segment(object)?.0;

@@ -491,6 +491,15 @@ fn owned_sequence(
     options: &[crate::parse::utility::SequenceOption],
 ) -> Result<Sequence> {
     let name = super::identity::sequence_name(core, table, &column.name, options)?;
+    let command = match core.dict().table_by_oid(table.oid) {
+        Some(_) => "ALTER TABLE",
+        None => "CREATE TABLE",
+    };
+    let serial = format!("{}.{}", table.name, column.name);
+    let message = format!(
+        "{command} will create implicit sequence \"{name}\" for serial column \"{serial}\""
+    );
+    core.notice("DEBUG", "00000", message);
     let mut s = sequence::define(core, table.schema, name, ty, options)?;
     s.owner = Some((table.oid, at));
     Ok(s)

@@ -24,6 +24,7 @@ pub mod check;
 mod comments;
 pub mod composite;
 pub mod computed;
+mod default_name;
 pub mod depend;
 pub mod domain;
 pub mod extension;
@@ -68,6 +69,7 @@ pub use statistics::{ColumnStats, Stats};
 pub use types::{Label, UserType};
 pub use view::{Source, View, ViewColumn};
 
+pub use default_name::DefaultName;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -562,16 +564,13 @@ impl Dict {
         next
     }
 
-    /// A name in a schema for an object that was not given one, `table_column_suffix` as PostgreSQL
-    /// makes it, not taken yet.
-    pub fn free_name(&self, schema: u32, base: &str, taken: &dyn Fn(&str) -> bool) -> String {
-        let is_free = |name: &str| !self.has_name(schema, name) && !taken(name);
-        if is_free(base) {
-            return base.to_string();
-        }
-        (1..)
-            .map(|n: u64| format!("{base}{n}"))
-            .find(|name| is_free(name))
-            .unwrap_or_default()
+    /// A name in a schema for an object that was not given one, not taken yet.
+    pub fn free_name(
+        &self,
+        schema: u32,
+        base: DefaultName<'_>,
+        taken: &dyn Fn(&str) -> bool,
+    ) -> String {
+        base.free(|name| !self.has_name(schema, name) && !taken(name))
     }
 }

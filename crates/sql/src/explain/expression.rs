@@ -412,6 +412,14 @@ impl Words<'_> {
                 }
                 out.push(')');
             }
+            Expr::Quantified(q) => {
+                out.push('(');
+                self.operand(out, &q.left);
+                let each = if q.all { "ALL" } else { "ANY" };
+                out.push_str(&format!(" {} {each} (", q.symbol));
+                self.write(out, &q.array);
+                out.push_str("))");
+            }
             Expr::Cast(c, e) => {
                 out.push('(');
                 self.write(out, e);

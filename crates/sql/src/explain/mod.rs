@@ -33,20 +33,22 @@ pub(crate) use options::column_type;
 pub(crate) use traced::{Outlined, PlanStep, TracedStep, outlined, steps};
 
 /// The answer's rows, of one column: one for each line of the text, one of other formats.
-/// `whole` is the text of the EXPLAIN statement, `text` that of the statement within it.
+/// `whole` is the text of the EXPLAIN statement, `text` that of the statement within it, which takes
+/// the values of parameters of these types.
 pub fn run(
     session: &mut SqlSession,
     whole: &str,
-    written: &[ExplainOption],
-    text: &str,
+    (written, text): (&[ExplainOption], &str),
+    (param_types, values): (&[u32], &[Datum]),
 ) -> Result<Vec<Vec<Datum>>> {
     let before = whole.rfind(text).unwrap_or_default();
     let before = whole[..before].chars().count() as u32;
     let within = |e: Error| e.moved(before);
     let mark = Mark::now();
-    let statement = session.parse(text, &[]).map_err(within)?;
+    let statement = session.parse(text, param_types).map_err(within)?;
+    let statement = session.with_arrays(&statement, values).map_err(within)?;
     let options = Options::of(written)?;
-    let subject = Subject::of(session, statement, options.analyze).map_err(within)?;
+    let subject = Subject::of(session, (statement, values), options.analyze).map_err(within)?;
     if let Subject::Bare(bare) = &subject {
         let texts = match options.format {
             Format::Text => bare.line.map(str::to_string).into_iter().collect(),

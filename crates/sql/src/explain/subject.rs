@@ -40,7 +40,7 @@ impl Subject {
     /// `analyze`: it is to be run.
     pub fn of(
         session: &mut SqlSession,
-        statement: Arc<Statement>,
+        (statement, values): (Arc<Statement>, &[Datum]),
         analyze: bool,
     ) -> Result<Subject> {
         match &statement.kind {
@@ -52,13 +52,14 @@ impl Subject {
                 let whole = statement.text();
                 let before = whole.rfind(&**text).unwrap_or_default();
                 let before = whole[..before].chars().count() as u32;
-                let declared = session.declared(text, *options);
+                let given = (statement.param_types(), values);
+                let declared = session.declared(text, *options, given);
                 let declared = declared.map_err(|e| e.moved(before))?;
-                Ok(Subject::Planned(declared, Vec::new()))
+                Ok(Subject::Planned(declared, values.to_vec()))
             }
             Kind::Ddl(definition) => Subject::filling(session, &statement, definition, analyze),
             Kind::Empty | Kind::Utility(_) | Kind::Call(_) => Err(no_plan()),
-            _ => Ok(Subject::Planned(statement, Vec::new())),
+            _ => Ok(Subject::Planned(statement, values.to_vec())),
         }
     }
 

@@ -134,6 +134,7 @@ impl Expr {
                 domain.check(value.get(), calls)?;
                 value
             }
+            Expr::Quantified(q) => q.eval(env, calls)?,
             Expr::Subquery { number, inputs } => {
                 let inputs = inputs
                     .iter()

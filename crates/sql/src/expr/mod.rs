@@ -36,6 +36,7 @@ pub mod moments;
 pub mod number;
 pub mod oracle;
 mod overlaps;
+pub mod quantified;
 pub mod ranges;
 pub mod regex;
 pub mod routines;
@@ -199,6 +200,7 @@ pub enum Expr {
     Call(Func, Vec<Expr>),
     /// A value that a domain's rules are asked of.
     Domain(Box<domain::DomainCheck>, Box<Expr>),
+    Quantified(Box<quantified::Quantified>),
     /// The value of a subquery, by its number in the statement; `inputs` is what it takes from the
     /// row around it.
     Subquery {
@@ -322,6 +324,10 @@ impl Expr {
                 expr.visit(f);
                 pattern.visit(f);
             }
+            Expr::Quantified(q) => {
+                q.left.visit(f);
+                q.array.visit(f);
+            }
             Expr::InList { expr, list, .. } => {
                 expr.visit(f);
                 list.iter().for_each(|e| e.visit(f));
@@ -367,6 +373,10 @@ impl Expr {
                 f(expr);
                 f(pattern);
             }
+            Expr::Quantified(q) => {
+                f(&mut q.left);
+                f(&mut q.array);
+            }
             Expr::InList { expr, list, .. } => {
                 f(expr);
                 list.iter_mut().for_each(f);
@@ -402,6 +412,7 @@ impl Expr {
                 Expr::Column(_) | Expr::Param(_) | Expr::Subquery { .. } => false,
                 // The error of a value belongs to the execution.
                 Expr::Domain(..) => false,
+                Expr::Quantified(q) => q.is_immutable(),
                 // What is made of it may depend on the session's time zone.
                 Expr::Const(Datum::TimestampTz(_)) => false,
                 Expr::Call(func, _) => func.is_immutable(),
@@ -421,6 +432,7 @@ impl Expr {
             Expr::Domain(domain, _) => {
                 volatile |= domain.checks.iter().any(|(_, c)| c.is_volatile());
             }
+            Expr::Quantified(q) => volatile |= q.test.is_volatile(),
             _ => {}
         });
         volatile

@@ -26,8 +26,9 @@ pub fn as_list(e: &Expr) -> Result<Option<Expr>> {
     };
     Ok(match array(right)? {
         Some(Array::Items(items)) => compare(left, op, items, all),
-        Some(Array::Null) => Some(unknown()),
-        Some(Array::Parameter(..)) | None => None,
+        // With a type, it is an array like any other.
+        Some(Array::Null) if is_null(right) => Some(unknown()),
+        Some(Array::Null | Array::Parameter(..)) | None => None,
     })
 }
 
@@ -112,6 +113,11 @@ fn parts(e: &Expr) -> Option<(&Expr, &BinaryOperator, &Expr, bool)> {
         } => Some((left, compare_op, right, true)),
         _ => None,
     }
+}
+
+/// Whether it is a NULL without a type.
+fn is_null(e: &Expr) -> bool {
+    matches!(e, Expr::Value(v) if v.value == Value::Null)
 }
 
 fn placeholder(e: &Expr) -> Option<usize> {

@@ -86,7 +86,8 @@ impl Dialect for Postgres {
         }
     }
 
-    /// BETWEEN SYMMETRIC, whose bounds may be the other way round; and COLLATE behind a cast.
+    /// BETWEEN SYMMETRIC, whose bounds may be the other way round; COLLATE behind a cast; ANY and
+    /// ALL behind LIKE and operators that are no comparisons.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -105,6 +106,9 @@ impl Dialect for Postgres {
             return Some(collated);
         }
         let not = usize::from(keyword(0) == Keyword::NOT);
+        if let Some(op) = quantified_operator(parser, not == 1) {
+            return Some(quantified(parser, expr, op));
+        }
         match (keyword(not), keyword(not + 1)) {
             (Keyword::BETWEEN, Keyword::SYMMETRIC) => {
                 Some(self.between(parser, expr, not == 1, true))
@@ -233,6 +237,85 @@ fn is_operand(parser: &Parser) -> bool {
         Keyword::ANY | Keyword::ALL | Keyword::SOME
     );
     taken && any && has_clauses_behind(parser, 0)
+}
+
+/// The operator that comes next, if ANY or ALL is behind it and the parser does not take these so.
+fn quantified_operator(parser: &Parser, negated: bool) -> Option<BinaryOperator> {
+    let at = |n: usize| &parser.peek_nth_token_ref(n).token;
+    let first = usize::from(negated);
+    let quantified = matches!(
+        word(at(first + 1)),
+        Keyword::ANY | Keyword::ALL | Keyword::SOME
+    ) && *at(first + 2) == Token::LParen;
+    if !quantified {
+        return None;
+    }
+    Some(match (at(first), negated) {
+        (Token::Word(w), _) if w.quote_style.is_none() => match (w.keyword, negated) {
+            (Keyword::LIKE, false) => BinaryOperator::PGLikeMatch,
+            (Keyword::LIKE, true) => BinaryOperator::PGNotLikeMatch,
+            (Keyword::ILIKE, false) => BinaryOperator::PGILikeMatch,
+            (Keyword::ILIKE, true) => BinaryOperator::PGNotILikeMatch,
+            _ => return None,
+        },
+        (_, true) => return None,
+        (Token::AtArrow, _) => BinaryOperator::AtArrow,
+        (Token::ArrowAt, _) => BinaryOperator::ArrowAt,
+        (Token::Overlap, _) => BinaryOperator::PGOverlap,
+        (Token::AtQuestion, _) => BinaryOperator::AtQuestion,
+        (Token::AtAt, _) => BinaryOperator::AtAt,
+        (Token::Question, _) => BinaryOperator::Question,
+        (Token::QuestionAnd, _) => BinaryOperator::QuestionAnd,
+        (Token::QuestionPipe, _) => BinaryOperator::QuestionPipe,
+        (Token::CaretAt, _) => BinaryOperator::PGStartsWith,
+        (Token::ShiftLeft, _) => BinaryOperator::PGBitwiseShiftLeft,
+        (Token::ShiftRight, _) => BinaryOperator::PGBitwiseShiftRight,
+        (Token::AmpersandLeftAngleBracket, _) => BinaryOperator::AndLt,
+        (Token::AmpersandRightAngleBracket, _) => BinaryOperator::AndGt,
+        (Token::StringConcat, _) => BinaryOperator::StringConcat,
+        (Token::Plus, _) => BinaryOperator::Plus,
+        (Token::Minus, _) => BinaryOperator::Minus,
+        (Token::Mul, _) => BinaryOperator::Multiply,
+        (Token::Div, _) => BinaryOperator::Divide,
+        (Token::Mod, _) => BinaryOperator::Modulo,
+        (Token::CustomBinaryOperator(name), _) => BinaryOperator::Custom(name.clone()),
+        _ => return None,
+    })
+}
+
+/// `left op ANY (..)` and ALL, from the operator on.
+fn quantified(parser: &mut Parser, left: &Expr, op: BinaryOperator) -> Result<Expr, ParserError> {
+    while !matches!(
+        word(&parser.peek_token_ref().token),
+        Keyword::ANY | Keyword::ALL | Keyword::SOME
+    ) {
+        parser.next_token();
+    }
+    let quantifier = word(&parser.next_token().token);
+    let begins_query = matches!(
+        word(&parser.peek_nth_token_ref(1).token),
+        Keyword::SELECT | Keyword::WITH | Keyword::VALUES
+    );
+    parser.expect_token(&Token::LParen)?;
+    let right = match begins_query {
+        true => Expr::Subquery(parser.parse_query()?),
+        false => parser.parse_expr()?,
+    };
+    parser.expect_token(&Token::RParen)?;
+    let (left, right) = (Box::new(left.clone()), Box::new(right));
+    Ok(match quantifier {
+        Keyword::ALL => Expr::AllOp {
+            left,
+            compare_op: op,
+            right,
+        },
+        quantifier => Expr::AnyOp {
+            left,
+            compare_op: op,
+            right,
+            is_some: quantifier == Keyword::SOME,
+        },
+    })
 }
 
 fn word(token: &Token) -> Keyword {

@@ -106,6 +106,12 @@ const MAX_DIGITS: usize = 131_072 + 16_383 + 1;
 /// Depth of a statement's tree.
 const MAX_DEPTH: usize = 250;
 
+/// Whether a text has parameters, such as `$1`.
+pub fn has_parameters(sql: &str) -> bool {
+    let is_parameter = |t: &TokenWithSpan| matches!(t.token, Token::Placeholder(_));
+    sql.contains('$') && tokens_of(sql).is_ok_and(|tokens| tokens.iter().any(is_parameter))
+}
+
 /// The tokens of a text, blanks too.
 pub(crate) fn tokens_of(sql: &str) -> Result<Vec<TokenWithSpan>> {
     escapes::tokenize(sql)

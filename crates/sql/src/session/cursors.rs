@@ -473,13 +473,15 @@ impl RowSink for Counting<'_> {
 }
 
 impl SqlSession {
-    /// The statement of a cursor that is declared so.
+    /// The statement of a cursor that is declared so, with the values of its parameters.
     pub(crate) fn declared(
         &mut self,
         text: &str,
         options: CursorOptions,
+        (param_types, values): (&[u32], &[Datum]),
     ) -> Result<Arc<super::Statement>> {
-        let statement = self.parse(text, &[])?;
+        let statement = self.parse(text, param_types)?;
+        let statement = self.with_arrays(&statement, values)?;
         let locks = match &statement.kind {
             super::Kind::Select(plan) => !plan.locks.is_empty(),
             super::Kind::Tree(plan) => plan.locks_rows(),
@@ -495,16 +497,17 @@ impl SqlSession {
         Ok(statement)
     }
 
-    /// `declaration`: the text of DECLARE; `text`: that of its query.
+    /// `declaration` is DECLARE with the values of its parameters; `text`: that of its query.
     pub(super) fn declare(
         &mut self,
         name: &str,
         options: CursorOptions,
-        declaration: &Arc<str>,
+        (declaration, values): (&super::Statement, &[Datum]),
         text: &str,
     ) -> Result<Tag> {
         self.ensure_transaction()?;
-        let statement = self.declared(text, options)?;
+        let given = (declaration.param_types(), values);
+        let statement = self.declared(text, options, given)?;
         if !options.hold && !self.is_in_block() {
             return Err(Error::new(
                 "25P01",
@@ -515,7 +518,7 @@ impl SqlSession {
         let scroll = options.scroll == Scroll::Yes;
         let scans = options.scroll == Scroll::Unsaid && is_scanned(&statement.kind);
         let mut again = None;
-        let mut portal = Portal::new(&statement, Vec::new());
+        let mut portal = Portal::new(&statement, values.to_vec());
         if options.hold {
             // A held cursor outlives its transaction's snapshot: its rows are made now.
             let mut kept = Spool::new(&self.core);
@@ -528,7 +531,7 @@ impl SqlSession {
         let keeps = scroll || scans && options.hold;
         let cursor = Cursor {
             declared: Declared {
-                text: declaration.clone(),
+                text: declaration.text().clone(),
                 hold: options.hold,
                 scroll: scroll || scans,
                 binary: options.binary,

@@ -15,6 +15,7 @@ mod names_read;
 mod nested;
 mod notices;
 mod objects;
+pub mod of_portals;
 mod opened;
 mod permissions;
 mod planning;

@@ -303,7 +303,7 @@ pub(super) fn is_final(e: &Error) -> bool {
     matches!(e.sqlstate(), "25P02" | "57014")
 }
 
-fn aborted() -> Error {
+pub(super) fn aborted() -> Error {
     Error::new(
         "25P02",
         "current transaction is aborted, commands ignored until end of transaction block",

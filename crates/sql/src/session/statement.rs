@@ -296,6 +296,10 @@ impl SqlSession {
             _ => sql.into(),
         };
         let mut statement = None;
+        let within = match &command {
+            Command::Utility(u) => self.parameters_within(sql, u, param_oids)?,
+            _ => Within::default(),
+        };
         let dict = self.core.dict();
         let names = match &command {
             Command::Sql(s) => NamesRead::of(s, &dict),
@@ -326,6 +330,9 @@ impl SqlSession {
         let needs = params.needs.noted();
         let mut params = params.finish();
         let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();
+        if !within.params.is_empty() {
+            (params, param_types) = (within.params, within.param_types);
+        }
         let arrays = statement.map(|statement| {
             let parameters = arrays.iter().map(|&n| {
                 // The value is kept in text form until it is put into the statement.
@@ -353,12 +360,47 @@ impl SqlSession {
             permitted: Permitted::default(),
             planned_for: self.core.roles.current,
             known: Arc::default(),
-            arrays,
+            arrays: arrays.or(within.arrays),
+        })
+    }
+
+    /// The parameters of the statement within DECLARE or EXPLAIN, which are those of the whole.
+    fn parameters_within(
+        &mut self,
+        whole: &str,
+        utility: &Utility,
+        param_oids: &[u32],
+    ) -> Result<Within> {
+        let (Utility::Declare { text, .. } | Utility::Explain { text, .. }) = utility else {
+            return Ok(Within::default());
+        };
+        if !parse::has_parameters(text) {
+            return Ok(Within::default());
+        }
+        // Nothing nests deeper: what is within is a query, or DECLARE of one within EXPLAIN.
+        let is_query = match parse::statement(text) {
+            Ok(Command::Sql(_)) => true,
+            Ok(Command::Utility(inner)) => {
+                matches!(utility, Utility::Explain { .. })
+                    && matches!(*inner, Utility::Declare { .. })
+            }
+            _ => false,
+        };
+        if !is_query {
+            return Ok(Within::default());
+        }
+        let before = whole.rfind(text.as_str()).unwrap_or_default();
+        let before = whole[..before].chars().count() as u32;
+        let within = self.plan(text, param_oids).map_err(|e| e.moved(before))?;
+        Ok(Within {
+            params: within.params,
+            param_types: within.param_types,
+            arrays: within.arrays,
         })
     }
 
     /// The statement as it is executed with these values.
-    pub(super) fn with_arrays(
+    pub(crate) fn with_arrays(
         &self,
         statement: &Arc<Statement>,
         values: &[Datum],
@@ -366,6 +408,10 @@ impl SqlSession {
         let Some(arrays) = &statement.arrays else {
             return Ok(statement.clone());
         };
+        // Those of the statement within it, which takes them when it is run.
+        if let Kind::Utility(_) = statement.kind {
+            return Ok(statement.clone());
+        }
         let mut expanded = arrays.statement.clone();
         parse::arrays::replace(
             &mut expanded,
@@ -463,6 +509,14 @@ impl Portal {
             traced: None,
         }
     }
+}
+
+/// What a statement within another takes.
+#[derive(Default)]
+struct Within {
+    params: Vec<SqlType>,
+    param_types: Vec<u32>,
+    arrays: Option<Box<Arrays>>,
 }
 
 /// The client's types of parameters, with those of arrays that are to be lists replaced by those of their elements.

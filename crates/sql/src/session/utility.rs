@@ -89,7 +89,8 @@ impl SqlSession {
             }
             Utility::Explain { options, text } => {
                 self.ensure_transaction()?;
-                let rows = explain::run(self, statement.text(), options, text)?;
+                let given = (statement.param_types(), portal.params.as_slice());
+                let rows = explain::run(self, statement.text(), (options, text), given)?;
                 return self.rows(portal, rows, Tag::Plain("EXPLAIN"), max_rows, sink);
             }
             Utility::Fetch {
@@ -131,7 +132,7 @@ impl SqlSession {
                 name,
                 options,
                 text,
-            } => self.declare(name, *options, portal.statement.text(), text)?,
+            } => self.declare(name, *options, (&statement, &portal.params), text)?,
             Utility::Prepare { name, types, text } => {
                 self.ensure_transaction()?;
                 self.prepare(name, types, portal.statement.text(), text)?

@@ -151,20 +151,10 @@ impl Clause<'_> {
         (all, place): (bool, Option<Place>),
     ) -> Result<Typed> {
         let Some(op) = bind::comparison(op) else {
-            return Err(Error::unsupported(format!("{op} ANY or ALL of a subquery")));
+            return self.operated(left, op, q, (all, place));
         };
         self.subquery(q, left, |level, inputs| {
-            if level.outputs.len() != inputs.len() {
-                let few = level.outputs.len() < inputs.len();
-                return Err(Error::new(
-                    "42601",
-                    match few {
-                        true => "subquery has too few columns",
-                        false => "subquery has too many columns",
-                    },
-                )
-                .placed(place));
-            }
+            check_width(inputs.len(), level.outputs.len(), place)?;
             let binder = self.binder();
             let mut tests = Vec::new();
             for (input, output) in inputs.iter().zip(&level.outputs) {
@@ -186,6 +176,45 @@ impl Clause<'_> {
             Ok((Kind::Compared { test, all, hashed }, SqlType::Bool, -1))
         })
     }
+
+    /// ANY and ALL of a subquery by an operator that is no comparison.
+    fn operated(
+        &self,
+        left: &[Typed],
+        op: &BinaryOperator,
+        q: &ast::Query,
+        (all, place): (bool, Option<Place>),
+    ) -> Result<Typed> {
+        self.subquery(q, left, |level, inputs| {
+            check_width(inputs.len(), level.outputs.len(), place)?;
+            let binder = self.binder();
+            let ([input], [output]) = (inputs, level.outputs.as_slice()) else {
+                let what = format!("{op} ANY or ALL of rows of a subquery");
+                return Err(Error::unsupported(what));
+            };
+            let right = binder.settle(output.value.clone())?;
+            let test = binder.operated_values(op, input.clone(), right)?;
+            if test.ty != SqlType::Bool {
+                let of = test.ty.name();
+                let message =
+                    format!("row comparison operator must yield type boolean, not type {of}");
+                return Err(Error::new("42804", message));
+            }
+            let test = test.expr;
+            let hashed = None;
+            Ok((Kind::Compared { test, all, hashed }, SqlType::Bool, -1))
+        })
+    }
+}
+
+/// A subquery has as many columns as there are values before it.
+fn check_width(inputs: usize, outputs: usize, place: Option<Place>) -> Result<()> {
+    let message = match outputs.cmp(&inputs) {
+        std::cmp::Ordering::Less => "subquery has too few columns",
+        std::cmp::Ordering::Greater => "subquery has too many columns",
+        std::cmp::Ordering::Equal => return Ok(()),
+    };
+    Err(Error::new("42601", message).placed(place))
 }
 
 /// Pairs of what is compared, if each test is of an input alone with an expression of the row:

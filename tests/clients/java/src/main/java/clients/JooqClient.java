@@ -244,7 +244,8 @@ final class JooqClient {
             }
         });
         same(jooq.selectFrom(BOOK).where(TITLE.eq("Book 2")).forUpdate().skipLocked().fetch().size(), 1, "locks");
-        check(jooq.explain(jooq.selectFrom(BOOK)).plan().contains("Scan"), "explain");
+        // Its own explain() reads costs, of which Braid's plans have none.
+        check(jooq.fetch("explain {0}", jooq.selectFrom(BOOK)).format().contains("Scan"), "explain");
         jooq.truncate(BOOK).restartIdentity().cascade().execute();
         same(jooq.fetchCount(BOOK), 0, "truncate");
     }
