@@ -55,7 +55,24 @@ fn name_before(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
         begin -= 2;
     }
     // A statement does not begin with a value.
-    (begin > 0).then_some(begin)
+    (begin > 0 && !is_part_of_xml(&tokens[..=last])).then_some(begin)
+}
+
+/// Whether the last word is the one that functions of XML have before their argument,
+/// `xmlparse(document 'x')`.
+fn is_part_of_xml(tokens: &[TokenWithSpan]) -> bool {
+    let [.., function, open, word] = tokens else {
+        return false;
+    };
+    let begins = |token: &Token, with: &str| {
+        matches!(token, Token::Word(w)
+        if w.quote_style.is_none() && w.value.to_ascii_lowercase().starts_with(with))
+    };
+    open.token == Token::LParen
+        && begins(&function.token, "xml")
+        && ["document", "content"]
+            .iter()
+            .any(|part| begins(&word.token, part))
 }
 
 #[cfg(test)]

@@ -270,6 +270,7 @@ mod tests {
             ),
             ("security label on table t is null", "SECURITY LABEL"),
             ("select xmlparse(document 'x')", "XMLPARSE"),
+            ("select xmlserialize(content 'x' as text)", "XMLSERIALIZE"),
         ] {
             let error = statement(sql).expect_err(sql);
             assert_eq!(error.sqlstate(), "0A000", "{sql}: {error}");
