@@ -269,6 +269,10 @@ fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
         let class = class.map(|name| index_class::of(dict, method, ty, name));
         let class = class.transpose()?.unwrap_or_default();
         index_class::check(method, ty, &class)?;
+        if c.unique && index_class::equates_more(ty, &class) {
+            let what = format!("a unique index with {class} on {}", ty.name());
+            return Err(Error::unsupported(what));
+        }
         let order = &k.column.options;
         method.check_order(order.asc.is_some(), order.nulls_first.is_some())?;
         classes.push(class);
