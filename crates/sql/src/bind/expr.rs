@@ -463,8 +463,12 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        if matches!(left.ty, SqlType::Json | SqlType::JsonPath) {
+        if matches!(left.ty, SqlType::Json | SqlType::JsonPath | SqlType::Point) {
             return Err(no_operator(&left, &right));
+        }
+        // PostgreSQL compares their areas.
+        if left.ty == SqlType::Rectangle {
+            return Err(Error::unsupported("comparisons of boxes"));
         }
         if let SqlType::Composite(_) = left.ty {
             let what = match op {

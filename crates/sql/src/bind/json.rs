@@ -487,7 +487,7 @@ pub fn check_comparable(ty: SqlType, what: &str) -> Result<()> {
         return fields.try_for_each(|f| check_comparable(f.ty, what));
     }
     match element {
-        SqlType::Json | SqlType::JsonPath => Err(Error::new(
+        SqlType::Json | SqlType::JsonPath | SqlType::Point | SqlType::Rectangle => Err(Error::new(
             "42883",
             format!(
                 "could not identify an {what} operator for type {}",

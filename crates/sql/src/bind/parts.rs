@@ -201,6 +201,8 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "money" => SqlType::Money,
         "pg_lsn" => SqlType::PgLsn,
         "jsonpath" => SqlType::JsonPath,
+        "point" => SqlType::Point,
+        "box" => SqlType::Rectangle,
         name => {
             let range = RangeOf::named(name).map(SqlType::Range);
             let set = || RangeOf::multirange_named(name).map(SqlType::Multirange);
@@ -244,8 +246,8 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "xml" | "point" | "regoper" | "regoperator" | "regcollation" | "regconfig"
-        | "regdictionary" | "aclitem" | "cid" => {
+        "xml" | "line" | "lseg" | "path" | "polygon" | "circle" | "regoper" | "regoperator"
+        | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
         _ => {
