@@ -2,8 +2,8 @@
 
 use block::value::Datum;
 use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, IntervalFields, TimezoneInfo,
-    Value,
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, GeometricTypeKind,
+    IntervalFields, TimezoneInfo, Value,
 };
 
 use super::{TypeNames, Typed, names, oracle, pinned_type};
@@ -72,6 +72,8 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
             (SqlType::Interval, interval_modifier(fields, *precision)?)
         }
         DataType::Uuid => (SqlType::Uuid, -1),
+        DataType::GeometricType(GeometricTypeKind::Point) => (SqlType::Point, -1),
+        DataType::GeometricType(GeometricTypeKind::GeometricBox) => (SqlType::Rectangle, -1),
         DataType::JSON => (SqlType::Json, -1),
         DataType::JSONB => (SqlType::Jsonb, -1),
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {

@@ -17,7 +17,11 @@ fn same(a: f64, b: f64) -> bool {
 }
 
 fn at_most(a: f64, b: f64) -> bool {
-    a - b <= EPSILON
+    a <= b + EPSILON
+}
+
+fn less(a: f64, b: f64) -> bool {
+    a + EPSILON < b
 }
 
 pub const OPERATORS: &[Operator] = &[
@@ -40,6 +44,18 @@ pub const OPERATORS: &[Operator] = &[
             Ok(Datum::Float8((a.x - b.x).hypot(a.y - b.y)))
         },
     ),
+    binary("<<", PointType, PointType, Bool, "point_left", |v, _| {
+        Ok(Datum::Bool(less(point(v, 0)?.x, point(v, 1)?.x)))
+    }),
+    binary(">>", PointType, PointType, Bool, "point_right", |v, _| {
+        Ok(Datum::Bool(less(point(v, 1)?.x, point(v, 0)?.x)))
+    }),
+    binary("<<", Rectangle, Rectangle, Bool, "box_left", |v, _| {
+        Ok(Datum::Bool(less(area(v, 0)?.high.x, area(v, 1)?.low.x)))
+    }),
+    binary(">>", Rectangle, Rectangle, Bool, "box_right", |v, _| {
+        Ok(Datum::Bool(less(area(v, 1)?.high.x, area(v, 0)?.low.x)))
+    }),
     binary("&&", Rectangle, Rectangle, Bool, "box_overlap", |v, _| {
         let (a, b) = (area(v, 0)?, area(v, 1)?);
         Ok(Datum::Bool(
