@@ -178,7 +178,9 @@ def defined(text):
             kind = at + 1
             while kind < len(parts) and parts[kind] in MODIFIERS:
                 kind += 1
-            if kind < len(parts) and parts[kind] in KINDS:
+            # An index may have no name: CREATE INDEX ON ..
+            unnamed = parts[kind : kind + 2] == ["index", "on"]
+            if kind < len(parts) and parts[kind] in KINDS and not unnamed:
                 names.update(name_after(parts, kind + 1))
                 if word == "drop" and at == 0:
                     names.update(p for p in parts[kind + 1 :] if re.match(r"[a-z_]", p))

@@ -81,6 +81,9 @@ pub enum SqlType {
     PgLsn,
     /// A path into documents, kept as the text that PostgreSQL writes.
     JsonPath,
+    /// A point of a plane, and a rectangle of it ([`crate::pgtype::geometry`]).
+    Point,
+    Rectangle,
     Range(RangeOf),
     /// Of several ranges of a type.
     Multirange(RangeOf),
@@ -175,7 +178,7 @@ impl Element {
 
 impl SqlType {
     /// All but arrays.
-    pub const ALL: [SqlType; 59] = [
+    pub const ALL: [SqlType; 61] = [
         SqlType::Bool,
         SqlType::Int2,
         SqlType::Int4,
@@ -223,6 +226,8 @@ impl SqlType {
         SqlType::Money,
         SqlType::PgLsn,
         SqlType::JsonPath,
+        SqlType::Point,
+        SqlType::Rectangle,
         SqlType::Range(RangeOf::Int4),
         SqlType::Range(RangeOf::Int8),
         SqlType::Range(RangeOf::Numeric),
@@ -645,6 +650,7 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::Char => ColType::Char,
         SqlType::Bytea => ColType::Bytea,
         SqlType::Bit | SqlType::Varbit | SqlType::Inet | SqlType::Cidr => ColType::Bytea,
+        SqlType::Point | SqlType::Rectangle => ColType::Bytea,
         SqlType::MacAddr | SqlType::MacAddr8 | SqlType::TimeTz | SqlType::Money => ColType::Int8,
         SqlType::PgLsn => ColType::Int8,
         SqlType::Json | SqlType::JsonPath => ColType::Text,

@@ -4,6 +4,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
+use super::named::has_named;
 use super::operator_call::is_behind_operator;
 use super::user_call::Value;
 use super::{Binder, Typed, chosen_type, names, null_if_type, parts};
@@ -188,6 +189,9 @@ impl Binder<'_> {
             FunctionArguments::List(list)
                 if list.duplicate_treatment.is_none() && list.clauses.is_empty() =>
             {
+                if has_named(&list.args) {
+                    return self.named_arguments(f, &list.args);
+                }
                 list.args.iter().map(|a| self.argument(f, a)).collect()
             }
             _ => Err(Error::unsupported(format!("{f}"))),
@@ -439,7 +443,7 @@ fn case_by_collation(func: PureFunc, name: &str, args: &[Typed]) -> Result<PureF
     Ok(PureFunc::Collated(Collated::Case { collation, upper }))
 }
 
-pub(super) fn no_function(name: &str, args: &[Typed]) -> Error {
+pub fn no_function(name: &str, args: &[Typed]) -> Error {
     let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
     let message = format!("function {name}({}) does not exist", types.join(", "));
     Error::new("42883", message).hint(

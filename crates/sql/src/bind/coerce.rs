@@ -41,10 +41,32 @@ impl Binder<'_> {
         context: CastContext,
         how: Conversion,
     ) -> Result<Typed> {
-        if to.is_domain() {
-            let base = self.convert(value, to.base(), to.domain_typmod(), context, how)?;
-            return self.checked(base, to);
+        if !to.holds_domains() {
+            return self.convert_unchecked(value, (to, typmod), context, how);
         }
+        let (base, is_domain) = (to.base(), to.is_domain());
+        let typmod = if is_domain {
+            to.domain_typmod()
+        } else {
+            typmod
+        };
+        // A row of the type met the rules of its fields when it became one.
+        let is_one = !is_domain && value.ty == to && !matches!(value.expr, Expr::Param(_));
+        let value = self.convert_unchecked(value, (base, typmod), context, how)?;
+        match is_one {
+            true => Ok(value),
+            false => self.checked(value, to),
+        }
+    }
+
+    /// Converts to a type, whatever the rules of domains in it say.
+    fn convert_unchecked(
+        &self,
+        value: Typed,
+        (to, typmod): (SqlType, i32),
+        context: CastContext,
+        how: Conversion,
+    ) -> Result<Typed> {
         let value = self.settle_parameter(value, to)?;
         if value.ty == to && (typmod < 0 || typmod == value.typmod) {
             return Ok(value);

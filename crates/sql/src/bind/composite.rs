@@ -51,11 +51,7 @@ pub fn record(fields: Vec<(String, Typed)>) -> Result<Typed> {
             return Err(Error::unsupported(message));
         }
         // Records of fields that differ in their modifiers only are of one type, as in PostgreSQL.
-        known.push(Field {
-            name,
-            ty: value.ty,
-            typmod: -1,
-        });
+        known.push(Field::new(name, value.ty, -1));
         args.push(value.expr);
     }
     let row = CompositeType::of_fields(known);
@@ -120,7 +116,13 @@ impl Binder<'_> {
                 },
                 FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
                     let row = self.star_argument(name)?;
-                    values.extend(self.fields_of(&row)?);
+                    let is_column = matches!(row.expr, Expr::Column(_));
+                    match row.ty {
+                        SqlType::Composite(_) => values.extend(self.fields_of(&row)?),
+                        // What a function in FROM gives that gives no rows.
+                        _ if is_column => values.push(row),
+                        ty => return Err(not_a_row(ty, "*")),
+                    }
                 }
                 other => return Err(Error::unsupported(format!("{other} in a row"))),
             }

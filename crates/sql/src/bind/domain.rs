@@ -3,9 +3,10 @@
 use super::{Binder, ParamTypes, Scope, ScopeColumn, Typed};
 use crate::error::Result;
 use crate::expr::Expr;
-use crate::expr::domain::DomainCheck;
+use crate::expr::domain::{DomainCheck, Rule, Rules};
 use crate::parse;
 use crate::types::SqlType;
+use crate::types::domains::DomainType;
 
 /// As what the conditions of a domain know its value.
 const VALUE: &str = "value";
@@ -29,18 +30,31 @@ pub fn scope_of_value(base: SqlType, typmod: i32) -> Scope {
     }
 }
 
-/// What values of a declared type have to meet; `None`: it is no domain, or one without rules.
+/// What values of a declared type have to meet; `None`: no rules.
 pub fn domain_check(declared: SqlType, params: &ParamTypes) -> Result<Option<DomainCheck>> {
-    let (domain, elements) = match declared {
-        SqlType::Domain(d) => (d, false),
-        SqlType::Array(element) => match element.ty() {
-            SqlType::Domain(d) => (d, true),
-            _ => return Ok(None),
-        },
-        _ => return Ok(None),
+    let rule = match declared {
+        SqlType::Domain(domain) => rules(domain, params)?.map(Rule::Domain),
+        SqlType::Array(element) => {
+            let of = domain_check(element.ty(), params)?;
+            of.map(|of| Rule::Elements(Box::new(of)))
+        }
+        SqlType::Composite(row) => {
+            let mut found = Vec::new();
+            for (at, field) in row.fields().unwrap_or_default().iter().enumerate() {
+                found.extend(domain_check(field.declared, params)?.map(|of| (at, of)));
+            }
+            (!found.is_empty()).then_some(Rule::Fields(found))
+        }
+        _ => None,
     };
-    params.sight.note_type(declared);
+    Ok(rule.map(|rule| DomainCheck { declared, rule }))
+}
+
+/// The rules of a domain; `None`: it has none.
+fn rules(domain: DomainType, params: &ParamTypes) -> Result<Option<Rules>> {
+    params.sight.note_type(SqlType::Domain(domain));
     let def = domain.def();
+    let within = domain_check(def.base, params)?;
     let own = params.of_stored();
     let mut checks = Vec::with_capacity(def.checks.len());
     let scope = scope_of_value(def.base.base(), def.typmod);
@@ -50,25 +64,18 @@ pub fn domain_check(declared: SqlType, params: &ParamTypes) -> Result<Option<Dom
         checks.push((name.clone(), condition));
     }
     params.note_called(&own);
-    let found = DomainCheck {
+    let found = Rules {
         domain,
+        within: within.map(Box::new),
         checks,
-        elements,
     };
-    Ok(domain.has_rules().then_some(found))
+    Ok((domain.has_rules() || found.within.is_some()).then_some(found))
 }
 
 impl Binder<'_> {
-    /// A value of the base type as one of the domain.
+    /// A value of the base type as one of the declared type.
     pub(super) fn checked(&self, value: Typed, declared: SqlType) -> Result<Typed> {
         let mut value = value;
-        // The elements of what is below come first.
-        if let SqlType::Domain(d) = declared
-            && let below @ SqlType::Array(_) = d.def().base
-            && let Some(check) = domain_check(below, self.params)?
-        {
-            value.expr = Expr::Domain(Box::new(check), Box::new(value.expr));
-        }
         if let Some(check) = domain_check(declared, self.params)? {
             value.expr = Expr::Domain(Box::new(check), Box::new(value.expr));
         }

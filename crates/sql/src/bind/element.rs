@@ -124,7 +124,7 @@ impl Binder<'_> {
             }
         };
         let from = value.ty;
-        let value = self.coerce(value, field.ty, field.typmod, CastContext::Assignment);
+        let value = self.coerce(value, field.declared, field.typmod, CastContext::Assignment);
         let value = value.map_err(|e| match e.sqlstate() {
             "42846" => Error::new(
                 "42804",

@@ -474,8 +474,15 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        if matches!(left.ty, SqlType::Json | SqlType::JsonPath | SqlType::Void) {
+        if matches!(
+            left.ty,
+            SqlType::Json | SqlType::JsonPath | SqlType::Point | SqlType::Void
+        ) {
             return Err(no_operator(&left, &right));
+        }
+        // PostgreSQL compares their areas.
+        if left.ty == SqlType::Rectangle {
+            return Err(Error::unsupported("comparisons of boxes"));
         }
         if let SqlType::Composite(_) = left.ty {
             let what = match op {

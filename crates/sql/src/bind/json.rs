@@ -9,10 +9,11 @@ use super::{Binder, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::PureFunc;
+use crate::expr::json::JsonFunc;
 use crate::expr::json::path::{self, Question};
-use crate::expr::json::{JsonFunc, Member};
-use crate::expr::{CmpOp, Expr, Func};
+use crate::expr::{Expr, Func};
 use crate::pgtype;
+use crate::query::record_function::{RecordFunction, of_record};
 use crate::types::composite::CompositeType;
 use crate::types::{Element, SqlType};
 
@@ -41,21 +42,6 @@ fn of_form(binary: bool) -> SqlType {
 fn form(name: &str) -> Option<(&str, bool)> {
     let json = name.strip_prefix("json_").map(|rest| (rest, false));
     json.or_else(|| name.strip_prefix("jsonb_").map(|rest| (rest, true)))
-}
-
-/// Functions of json paths, and others that are not there yet.
-fn is_refused(name: &str) -> bool {
-    matches!(
-        name,
-        "json_populate_record"
-            | "jsonb_populate_record"
-            | "json_to_record"
-            | "jsonb_to_record"
-            | "json_populate_recordset"
-            | "jsonb_populate_recordset"
-            | "json_to_recordset"
-            | "jsonb_to_recordset"
-    )
 }
 
 /// What a function of a name asks of a path, and the type of its answer. Those with `_tz` are the
@@ -283,84 +269,72 @@ impl Binder<'_> {
         Ok((steps, is_array))
     }
 
-    /// The value of a key as a column of a type.
-    pub fn json_member(&self, row: Typed, key: &str, ty: SqlType, typmod: i32) -> Result<Typed> {
-        if let SqlType::Composite(of) = ty {
-            return self.json_row(row, key, of);
+    /// What a function makes of a document over a base, which may be NULL: a row of a type, or an
+    /// array of them. `declared` is the domain over the type, or the type.
+    pub fn populated(
+        &self,
+        function: RecordFunction,
+        (row, declared): (CompositeType, SqlType),
+        base: Option<Typed>,
+        document: Typed,
+    ) -> Result<Typed> {
+        let json = of_form(function.binary);
+        if document.ty != json && document.ty != SqlType::Unknown {
+            return Err(super::call::no_function(function.name(), &[document]));
         }
-        if let SqlType::Array(element) = ty
-            && let SqlType::Composite(_) = element.ty()
-        {
-            return Err(Error::unsupported("arrays of rows out of json"));
-        }
-        let (how, given, context) = match ty {
-            SqlType::Json | SqlType::Jsonb => (Member::Json, row.ty, CastContext::Explicit),
-            SqlType::Array(_) => (Member::Array, SqlType::Unknown, CastContext::Implicit),
-            _ => (Member::Text, SqlType::Unknown, CastContext::Implicit),
+        let document = self.coerce(document, json, -1, CastContext::Implicit)?;
+        let base = base.map_or(Expr::Const(Datum::Null), |base| base.expr);
+        let of_rows = |ty: SqlType| match function.set {
+            true => ty.array(),
+            false => Some(ty),
         };
-        let args = vec![row.expr, Expr::Const(Datum::Text(key.to_string()))];
-        let value = call(JsonFunc::Member(how), args, given)?;
-        self.coerce(value, ty, typmod, context)
+        let known = of_rows(SqlType::Composite(row)).zip(of_rows(declared));
+        let (ty, declared) = known.ok_or_else(|| Error::internal("rows without arrays"))?;
+        let func = JsonFunc::Populate { row, function };
+        let made = call(func, vec![base, document.expr], ty)?;
+        self.checked(made, declared)
     }
 
-    /// A part of a document as a row of a type: that of an object's keys.
-    fn json_row(&self, document: Typed, key: &str, ty: CompositeType) -> Result<Typed> {
-        let fields = ty.fields();
-        let fields = fields.ok_or_else(|| Error::unsupported("a record out of json"))?;
-        let form = document.ty;
-        let named = || Expr::Const(Datum::Text(key.to_string()));
-        let part = |how, ty| {
-            let args = vec![document.expr.clone(), named()];
-            call(JsonFunc::Member(how), args, ty)
+    /// The type of the rows that a base asks for, and the domain over it. `None`: any.
+    pub fn row_wanted(
+        &self,
+        function: RecordFunction,
+        base: &Typed,
+    ) -> Result<Option<(CompositeType, SqlType)>> {
+        let SqlType::Composite(row) = base.ty else {
+            let message = format!("first argument of {} must be a row type", function.name());
+            return Err(Error::new("42804", message));
         };
-        let (shown, object) = (
-            part(Member::Text, SqlType::Text)?,
-            part(Member::Json, form)?,
-        );
-        let mut values = Vec::with_capacity(fields.len());
-        for f in fields {
-            let value = self.json_member(object.clone(), &f.name, f.ty, f.typmod)?;
-            values.push(value.expr);
+        let declared = match &base.expr {
+            Expr::Domain(check, _) => check.declared,
+            _ => base.ty,
+        };
+        Ok(row.fields().map(|_| (row, declared)))
+    }
+
+    /// A call of a function that makes rows of documents, where no columns are defined.
+    pub fn populate_call(&self, function: RecordFunction, args: &[Typed]) -> Result<Typed> {
+        let undetermined = || {
+            let message = format!(
+                "could not determine row type for result of {}",
+                function.name()
+            );
+            Error::new("0A000", message).hint(
+                "Provide a non-null record argument, or call the function in the FROM clause \
+                 using a column definition list.",
+            )
+        };
+        // That of json has a third argument, which means nothing.
+        let most = usize::from(!function.binary);
+        match (function.populate, args) {
+            (true, [base, document, rest @ ..]) if rest.len() <= most => {
+                let wanted = self.row_wanted(function, base)?;
+                let wanted = wanted.ok_or_else(undetermined)?;
+                self.populated(function, wanted, Some(base.clone()), document.clone())
+            }
+            (false, [_]) => Err(undetermined()),
+            _ => Err(super::call::no_function(function.name(), args)),
         }
-        let row = super::row_of(ty, values);
-        let is_object = self.is_kind(object, "object")?;
-        // A string has the text form; of all else that is an error.
-        let read = self.coerce(shown, row.ty, -1, CastContext::Explicit)?;
-        let expr = Expr::Case {
-            branches: vec![(is_object, row.expr)],
-            otherwise: Some(Box::new(read.expr)),
-        };
-        Ok(Typed::new(expr, row.ty))
-    }
-
-    fn is_kind(&self, document: Typed, kind: &str) -> Result<Expr> {
-        let found = call(JsonFunc::Typeof, vec![document.expr], SqlType::Text)?;
-        let kind = Expr::Const(Datum::Text(kind.to_string()));
-        Ok(Expr::Compare(
-            CmpOp::Eq,
-            Box::new(found.expr),
-            Box::new(kind),
-        ))
-    }
-
-    /// A document with what it does not have taken from a row, as jsonb.
-    pub fn over_base(&self, base: Typed, document: Typed) -> Result<Typed> {
-        let base = self.made_json(base, true, true)?;
-        let document = self.coerce(document, SqlType::Jsonb, -1, CastContext::Explicit)?;
-        let empty = || pgtype::json::jsonb_in("{}").map(Expr::Const);
-        let or_empty = |e: Expr| Ok::<_, Error>(Expr::Coalesce(vec![e, empty()?]));
-        let is_null = Expr::IsNull {
-            expr: Box::new(base.expr.clone()),
-            negated: false,
-        };
-        // NULL as json is a document, which is none of fields.
-        let of_null = self.is_kind(base.clone(), "null")?;
-        let base = Expr::Case {
-            branches: vec![(Expr::Or(vec![is_null, of_null]), empty()?)],
-            otherwise: Some(Box::new(base.expr)),
-        };
-        let args = vec![base, or_empty(document.expr)?];
-        call(JsonFunc::Concat, args, SqlType::Jsonb)
     }
 
     /// A value as json or jsonb.
@@ -389,8 +363,11 @@ impl Binder<'_> {
     /// A function of json; `None` if there is none of that name.
     pub(super) fn json_call(&self, name: &str, args: &[Typed]) -> Result<Option<Typed>> {
         use SqlType::{Bool, Int4, Json, Jsonb, Text};
-        if is_refused(name) {
-            return Err(Error::unsupported(format!("function {name}")));
+        if let Some(function) = of_record(name) {
+            if function.set {
+                return Err(Error::unsupported(format!("{name} in a direct plan")));
+            }
+            return self.populate_call(function, args).map(Some);
         }
         if let Some(found) = self.path_call(name, args)? {
             return Ok(Some(found));
@@ -510,7 +487,7 @@ pub fn check_comparable(ty: SqlType, what: &str) -> Result<()> {
         return fields.try_for_each(|f| check_comparable(f.ty, what));
     }
     match element {
-        SqlType::Json | SqlType::JsonPath => Err(Error::new(
+        SqlType::Json | SqlType::JsonPath | SqlType::Point | SqlType::Rectangle => Err(Error::new(
             "42883",
             format!(
                 "could not identify an {what} operator for type {}",

@@ -15,6 +15,7 @@ mod expr;
 mod extension_operator;
 pub mod inline;
 mod json;
+mod named;
 pub mod names;
 pub mod needs;
 pub mod numbered;
@@ -53,7 +54,7 @@ use crate::query::analyze::system::SystemColumn;
 use crate::types::SqlType;
 
 pub use array::element_of;
-pub use call::call_of;
+pub use call::{call_of, no_function};
 pub use coerce::{chosen_type, common_type, null_if_type};
 pub use composite::{field_name, is_written_row, record, row_constructor, row_of};
 pub use expr::comparison;

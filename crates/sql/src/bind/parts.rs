@@ -2,8 +2,8 @@
 
 use block::value::Datum;
 use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, IntervalFields, TimezoneInfo,
-    Value,
+    ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, GeometricTypeKind,
+    IntervalFields, TimezoneInfo, Value,
 };
 
 use super::{TypeNames, Typed, names, oracle, pinned_type};
@@ -72,6 +72,8 @@ fn known_type(ty: &DataType, types: &TypeNames) -> Result<(SqlType, i32)> {
             (SqlType::Interval, interval_modifier(fields, *precision)?)
         }
         DataType::Uuid => (SqlType::Uuid, -1),
+        DataType::GeometricType(GeometricTypeKind::Point) => (SqlType::Point, -1),
+        DataType::GeometricType(GeometricTypeKind::GeometricBox) => (SqlType::Rectangle, -1),
         DataType::JSON => (SqlType::Json, -1),
         DataType::JSONB => (SqlType::Jsonb, -1),
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
@@ -201,6 +203,8 @@ pub fn plain_type(name: &str) -> Option<SqlType> {
         "money" => SqlType::Money,
         "pg_lsn" => SqlType::PgLsn,
         "jsonpath" => SqlType::JsonPath,
+        "point" => SqlType::Point,
+        "box" => SqlType::Rectangle,
         name => {
             let range = RangeOf::named(name).map(SqlType::Range);
             let set = || RangeOf::multirange_named(name).map(SqlType::Multirange);
@@ -244,8 +248,8 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
                 length(&n, -1)?,
             ));
         }
-        "xml" | "point" | "regoper" | "regoperator" | "regcollation" | "regconfig"
-        | "regdictionary" | "aclitem" | "cid" => {
+        "xml" | "line" | "lseg" | "path" | "polygon" | "circle" | "regoper" | "regoperator"
+        | "regcollation" | "regconfig" | "regdictionary" | "aclitem" | "cid" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
         _ => {

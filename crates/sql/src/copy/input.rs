@@ -134,7 +134,7 @@ impl CopyIn {
                 defaults.push((at, planner.default(c)?));
             }
         }
-        let rules = planner.rules(&table)?.given_columns(&columns);
+        let rules = planner.rules_of_input(&table)?.given_columns(&columns);
         let target = |&column: &usize| Target {
             column,
             ty: table.columns[column].ty(),

@@ -42,6 +42,7 @@ pub fn alter(core: &mut Core, kind: Routine, name: &FunctionName, change: &Chang
         Change::RenameColumn(..)
         | Change::Logged(_)
         | Change::OfView(_)
+        | Change::OfIndexColumn { .. }
         | Change::Options { .. } => {
             return Err(Error::internal("a change that no function has"));
         }

@@ -41,10 +41,6 @@ fn add(core: &mut Core, all: &mut Vec<Attribute>, name: &str, ty: &DataType) -> 
     }
     let (found, typmod) = column_type(core, ty)?;
     check_column(name, found)?;
-    if found.is_domain() {
-        let what = format!("attributes of domains, as {name}");
-        return Err(Error::unsupported(what));
-    }
     all.push(Attribute {
         name: name.to_string(),
         type_oid: found.oid(),

@@ -3,6 +3,7 @@
 //! **Invariant.** As with enums ([`super::types`]): who changes a domain holds the exclusive lock
 //! on it and on every table that has a column of it, or of a domain over it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Core;
@@ -246,12 +247,15 @@ fn alter(core: &mut Core, name: &Qualified, change: &DomainChange) -> Result<()>
     core.define(Object::Type(Arc::new(next)))
 }
 
-/// The columns whose values are of a domain or of one over it. Those of arrays are refused, as in
-/// PostgreSQL, which does not look into them.
+/// The columns whose values are of a domain or of one over it. Those of arrays and rows are refused,
+/// as in PostgreSQL, which does not look into them.
 fn columns(core: &Core, domain: &UserType) -> Result<Vec<(Arc<Table>, usize)>> {
     let dict = core.dict();
     let mut found = Vec::new();
-    for (table, at) in dict.columns_of_type(domain.oid) {
+    // Those of rows with a field of it are refused, too.
+    let types = dict.types_with(domain.oid).into_iter();
+    let all: BTreeSet<_> = types.flat_map(|ty| dict.columns_of_type(ty)).collect();
+    for (table, at) in all {
         let Some(table) = dict.table_by_oid(table) else {
             continue;
         };
@@ -268,7 +272,7 @@ fn columns(core: &Core, domain: &UserType) -> Result<Vec<(Arc<Table>, usize)>> {
     Ok(found)
 }
 
-/// Whether values of a type are arrays of a domain, and not values of it.
+/// Whether values of a type have values of a domain in them, and are none themselves.
 fn contains(dict: &crate::dict::Dict, mut ty: u32, domain: u32) -> bool {
     while ty != domain {
         let below = dict.user_type_by_oid(ty).and_then(|t| {

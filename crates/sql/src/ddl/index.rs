@@ -271,6 +271,10 @@ fn described(dict: &Dict, table: &Table, c: &CreateIndex) -> Result<NewIndex> {
         let class = class.map(|name| index_class::of(dict, method, ty, name));
         let class = class.transpose()?.unwrap_or_default();
         index_class::check(method, ty, &class)?;
+        if c.unique && index_class::equates_more(ty, &class) {
+            let what = format!("a unique index with {class} on {}", ty.name());
+            return Err(Error::unsupported(what));
+        }
         let order = &k.column.options;
         method.check_order(order.asc.is_some(), order.nulls_first.is_some())?;
         classes.push(class);
@@ -358,6 +362,13 @@ fn is_by_bytes(collation: &ast::ObjectName) -> Result<bool> {
     Ok(collation::named(collation)?.is_by_bytes())
 }
 
+fn no_key_column(name: &str) -> Error {
+    match names::is_system_column(name) {
+        true => Error::new("0A000", "index creation on system columns is not supported"),
+        false => no_column(name),
+    }
+}
+
 /// One column of an index, with its order, and its type.
 fn key(
     dict: &Dict,
@@ -368,7 +379,7 @@ fn key(
     let (column, ty) = match index_expression::inner(&k.column.expr) {
         ast::Expr::Identifier(name) => {
             let name = names::ident(name);
-            let at = table.column(&name).ok_or_else(|| no_column(&name))?;
+            let at = table.column(&name).ok_or_else(|| no_key_column(&name))?;
             (at, table.columns[at].ty())
         }
         // In the order of bytes, which that of the column's own collation need not be.
@@ -377,7 +388,7 @@ fn key(
                 ast::Expr::Identifier(name) => names::ident(name),
                 _ => return Err(Error::unsupported("COLLATE of an expression of an index")),
             };
-            let at = table.column(&name).ok_or_else(|| no_column(&name))?;
+            let at = table.column(&name).ok_or_else(|| no_key_column(&name))?;
             let ty = table.columns[at].ty();
             collation::check_collatable(ty)?;
             (at, ty)

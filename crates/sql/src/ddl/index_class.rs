@@ -84,8 +84,12 @@ pub fn of(dict: &Dict, method: Method, ty: SqlType, name: &ast::ObjectName) -> R
     let number = class_type(ty);
     let mut named = of_method(method).filter(|c| c.name == name).peekable();
     let known = named.peek().is_some();
-    if let Some(class) = named.find(|c| c.of == number) {
-        return Ok(match class.default {
+    // A text is a `character` without another form, but not the other way around.
+    let stands_for = |class: &Class| {
+        class.of == number || class.of == SqlType::Char.oid() && number == SqlType::Text.oid()
+    };
+    if let Some(class) = named.find(|c| stands_for(c)) {
+        return Ok(match class.default && class.of == number {
             true => String::new(),
             false => name,
         });
@@ -99,6 +103,12 @@ pub fn of(dict: &Dict, method: Method, ty: SqlType, name: &ast::ObjectName) -> R
             Error::new("42704", message)
         }
     })
+}
+
+/// Whether a class has equal values where the type has none: as `character` has, of text that ends
+/// in blanks.
+pub fn equates_more(ty: SqlType, name: &str) -> bool {
+    ty != SqlType::Char && name.starts_with("bpchar_")
 }
 
 fn refuses(class: &str, ty: SqlType) -> Error {

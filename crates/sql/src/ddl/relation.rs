@@ -81,6 +81,15 @@ pub fn alter(
         Change::Schema(to) => set_schema(core, &found, to)?,
         Change::Logged(logged) => set_logged(core, &found, name, *logged)?,
         Change::Options { given, reset } => set_options(core, &found, given, *reset)?,
+        Change::OfIndexColumn { reset } => {
+            let action = if *reset { "RESET" } else { "SET" };
+            let message = format!(
+                "ALTER action ALTER COLUMN ... {action} cannot be performed on relation \"{}\"",
+                name.name
+            );
+            let detail = "This operation is not supported for indexes.";
+            return Err(Error::new("42809", message).detail(detail));
+        }
         Change::Attributes(_) => return Err(Error::internal("a change that no relation has")),
         Change::OfView(change) => {
             let Relation::View(view) = &found else {

@@ -129,6 +129,7 @@ pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
         | Change::Options { .. }
         | Change::Schema(_)
         | Change::Logged(_)
+        | Change::OfIndexColumn { .. }
         | Change::Attributes(_) => {
             return Err(Error::internal("a change that no schema has"));
         }

@@ -293,6 +293,7 @@ pub(super) fn change(core: &mut Core, next: &mut UserType, change: &Change) -> R
         | Change::Logged(_)
         | Change::OfView(_)
         | Change::Options { .. }
+        | Change::OfIndexColumn { .. }
         | Change::Attributes(_) => {
             return Err(Error::internal("a change that no type has"));
         }

@@ -42,10 +42,12 @@ impl Dict {
         name: String,
     ) -> Option<CompositeType> {
         let fields = composite.attributes.iter().map(|a| {
+            let declared = self.type_of(a.type_oid)?;
             Some(Field {
                 name: a.name.clone(),
-                ty: self.type_of(a.type_oid)?,
+                ty: declared.base(),
                 typmod: a.typmod,
+                declared,
             })
         });
         Some(CompositeType::of(CompositeDef {
@@ -68,11 +70,7 @@ impl Dict {
 
     /// The type of a table's rows.
     pub fn row_state(&self, table: &Table) -> CompositeType {
-        let field = |(_, c): (usize, &Column)| Field {
-            name: c.name.clone(),
-            ty: c.ty(),
-            typmod: c.typmod,
-        };
+        let field = |(_, c): (usize, &Column)| Field::new(c.name.clone(), c.ty(), c.typmod);
         let name = match table.schema {
             PUBLIC => quote(&table.name),
             schema => self.full_name(schema, &table.name),
@@ -130,12 +128,14 @@ impl Dict {
         found
     }
 
-    /// A type, and all composite types that have values of it, however deep.
+    /// A type, and all composite types and domains that have values of it, however deep.
     pub fn types_with(&self, oid: u32) -> HashSet<u32> {
         let mut found = HashSet::from([oid]);
         let mut open = vec![oid];
         while let Some(next) = open.pop() {
-            for (ty, _) in self.attributes_of_type(next) {
+            let rows = self.attributes_of_type(next).into_iter();
+            let rows = rows.map(|(ty, _)| ty);
+            for ty in rows.chain(self.domains_over(next)) {
                 if found.insert(ty) {
                     open.push(ty);
                 }

@@ -263,11 +263,7 @@ impl Function {
         if let Some(row) = self.named_row() {
             return Some(row);
         }
-        let field = |(name, ty, _): Field| composite::Field {
-            name,
-            ty: ty.base(),
-            typmod: -1,
-        };
+        let field = |(name, ty, _): Field| composite::Field::new(name, ty.base(), -1);
         let fields = self.columns(dict)?.into_iter().map(field);
         Some(CompositeType::of_fields(fields.collect()))
     }
@@ -308,7 +304,7 @@ impl Function {
             return Some(columns.map(field).collect());
         }
         if let Some(row) = self.named_row() {
-            let field = |f: &composite::Field| (f.name.clone(), f.ty, f.typmod);
+            let field = |f: &composite::Field| (f.name.clone(), f.declared, f.typmod);
             return Some(row.fields()?.iter().map(field).collect());
         }
         let (mut fields, mut number) = (Vec::new(), 0);

@@ -39,7 +39,10 @@ impl Method {
             other => other.map_or(String::new(), |t| t.to_string().to_lowercase()),
         };
         Err(match name.as_str() {
-            "gist" | "spgist" | "brin" => Error::unsupported(format!("CREATE INDEX USING {name}")),
+            // PostgreSQL takes `gist` for the last one.
+            "gist" | "spgist" | "brin" | "rtree" => {
+                Error::unsupported(format!("CREATE INDEX USING {name}"))
+            }
             _ => {
                 let message = format!("access method \"{name}\" does not exist");
                 Error::new("42704", message)

@@ -245,6 +245,8 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::MacAddr8 => &["00:00:00:ff:fe:00:00:00", "ff:ff:ff:ff:ff:ff:ff:ff"],
         SqlType::TimeTz => &["00:00+15:59:59", "24:00-15:59:59", "12:34:56.789+00"],
         SqlType::JsonPath => &["$", "strict $.a[*] ? (@ > 1)"],
+        SqlType::Point => &["(0,0)", "(-1.5,1e300)"],
+        SqlType::Rectangle => &["(1,1),(0,0)", "(1e300,2),(-1e300,-2)"],
         SqlType::PgLsn => &["0/0", "16/B374D848", "FFFFFFFF/FFFFFFFF"],
         SqlType::Money => &["-92233720368547758.08", "0", "92233720368547758.07"],
         SqlType::Range(of) => match of {

@@ -429,9 +429,7 @@ impl Expr {
         let mut volatile = false;
         self.visit(&mut |e| match e {
             Expr::Call(func, _) => volatile |= func.is_volatile(),
-            Expr::Domain(domain, _) => {
-                volatile |= domain.checks.iter().any(|(_, c)| c.is_volatile());
-            }
+            Expr::Domain(domain, _) => volatile |= domain.is_volatile(),
             Expr::Quantified(q) => volatile |= q.test.is_volatile(),
             _ => {}
         });

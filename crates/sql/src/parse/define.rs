@@ -114,6 +114,10 @@ pub enum Change {
     /// Of a function.
     Attributes(Box<Attributes>),
     OfView(ViewChange),
+    /// SET, or RESET, of parameters of an index's column, which has none.
+    OfIndexColumn {
+        reset: bool,
+    },
     /// SET and RESET of storage parameters.
     Options {
         given: Vec<Given>,
@@ -549,6 +553,17 @@ fn change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
         if (w.accept("set") || w.accept("reset")) && w.peek() == Some(&Token::LParen) {
             let given = view::options(w)?;
             return Ok(Some(Change::Options { given, reset }));
+        }
+        w.back_to(begin);
+    }
+    if kind == Kind::Index && w.accept("alter") {
+        w.accept("column");
+        if w.name().is_ok() {
+            let reset = w.precedes("reset");
+            if (w.accept("set") || w.accept("reset")) && w.peek() == Some(&Token::LParen) {
+                view::options(w)?;
+                return Ok(Some(Change::OfIndexColumn { reset }));
+            }
         }
         w.back_to(begin);
     }

@@ -4,7 +4,7 @@
 
 use sqlparser::ast::{self, Expr, Ident};
 use sqlparser::keywords::Keyword;
-use sqlparser::tokenizer::{Token, TokenWithSpan};
+use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use super::tokens::keyword;
 use super::variadic::VARIADIC;
@@ -66,6 +66,7 @@ pub fn write_out(tokens: &mut Vec<TokenWithSpan>) -> Result<()> {
             Keyword::SELECT => empty_list(tokens, at),
             Keyword::FETCH => fetched(tokens, at),
             Keyword::ROWS => rows_from(tokens, at)?,
+            Keyword::AS => defined_without_alias(tokens, at),
             Keyword::PRECEDING | Keyword::FOLLOWING => at += cast_distance(tokens, at),
             Keyword::INTERVAL => interval_digits(tokens, at),
             Keyword::SEARCH | Keyword::CYCLE => search::write_out(tokens, at),
@@ -567,6 +568,32 @@ fn column_definitions(tokens: &mut Vec<TokenWithSpan>, open: usize, close: usize
         }
         at += 1;
     }
+}
+
+/// `f(..) AS (a int)`: what the function is called is the alias.
+fn defined_without_alias(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let word = |at: usize| match tokens.get(at).map(|t| &t.token) {
+        Some(Token::Word(w)) => Some(w),
+        _ => None,
+    };
+    let is_reserved =
+        |w: &Word| w.quote_style.is_none() && class(&w.value) == Some(Class::Reserved);
+    // A query in parentheses, as behind the columns of a view, begins otherwise.
+    let defines = is(tokens, at + 1, &Token::LParen)
+        && word(at + 2).is_some_and(|w| !is_reserved(w) && w.keyword != Keyword::UPDATE)
+        && word(at + 3).is_some_and(|w| !is_reserved(w));
+    if !defines || at == 0 || !is(tokens, at - 1, &Token::RParen) {
+        return;
+    }
+    let called = opening(tokens, at - 1).and_then(|open| word(open.checked_sub(1)?));
+    let Some(called) = called.filter(|w| !is_reserved(w)) else {
+        return;
+    };
+    let alias = match called.quote_style {
+        Some(_) => called.value.clone(),
+        None => called.value.to_lowercase(),
+    };
+    insert(tokens, at + 1, [name(alias)]);
 }
 
 /// The columns that a call in ROWS FROM is declared to give, as they are written.

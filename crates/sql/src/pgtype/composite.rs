@@ -134,7 +134,7 @@ pub fn binary_out(
 ) -> Result<()> {
     out.extend_from_slice(&(value.count() as u32).to_be_bytes());
     for (at, (kind, field)) in value.kinds().zip(value.values()).enumerate() {
-        out.extend_from_slice(&kind.number.to_be_bytes());
+        out.extend_from_slice(&row.sent_number(at, kind.number).to_be_bytes());
         let ty = row.field_type(at, kind.number);
         sized_out(ty.unwrap_or(SqlType::Text), field, encoding, out)?;
     }
@@ -158,11 +158,11 @@ pub fn binary_in(row: CompositeType, bytes: &[u8], encoding: Encoding) -> Result
     let mut values = Vec::with_capacity(fields.len());
     for (field, number) in fields.iter().zip(1..) {
         let oid = word(&mut rest)? as u32;
-        if oid != field.ty.oid() {
+        if oid != field.declared.oid() {
             let message = format!(
                 "binary data has type {oid} instead of expected {} ({}) in record column {number}",
-                field.ty.oid(),
-                field.ty.name()
+                field.declared.oid(),
+                field.declared.name()
             );
             return Err(Error::new("42804", message));
         }
@@ -201,11 +201,7 @@ mod tests {
     use super::*;
 
     fn row() -> CompositeType {
-        let field = |name: &str, ty| Field {
-            name: name.to_string(),
-            ty,
-            typmod: -1,
-        };
+        let field = |name: &str, ty| Field::new(name.to_string(), ty, -1);
         CompositeType::of(crate::types::composite::CompositeDef {
             oid: 90_001,
             array_oid: 90_002,

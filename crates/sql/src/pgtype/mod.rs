@@ -11,6 +11,7 @@ pub mod composite;
 mod datefield;
 mod datetime;
 mod float;
+pub mod geometry;
 pub mod hstore;
 pub mod inet;
 pub mod interval;
@@ -216,6 +217,8 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Money => Datum::Int8(money::parse(text)?),
         SqlType::PgLsn => Datum::Int8(lsn::parse(text)?),
         SqlType::JsonPath => Datum::Text(jsonpath::parse(text)?.to_string()),
+        SqlType::Point => Datum::Bytea(geometry::parse_point(text)?),
+        SqlType::Rectangle => Datum::Bytea(geometry::parse_box(text)?),
         SqlType::Range(of) => range::to_datum(of, range::parse(of, text, io)?.as_ref())?,
         SqlType::Multirange(of) => range::multirange(of, &range::parse_multirange(of, text, io)?)?,
         SqlType::Enum(e) => Datum::Int8(e.position(text)?),
@@ -280,6 +283,9 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Bytea(v) if matches!(ty, SqlType::Bit | SqlType::Varbit) => bits::write(v, out),
         DatumRef::Bytea(v) if matches!(ty, SqlType::Inet | SqlType::Cidr) => {
             inet::write(ty, v, out);
+        }
+        DatumRef::Bytea(v) if matches!(ty, SqlType::Point | SqlType::Rectangle) => {
+            geometry::write(v, io, out);
         }
         DatumRef::Bytea(v) if io.bytea_escape => bytes::write_bytea_escape(out, v),
         DatumRef::Bytea(v) => bytes::write_bytea_hex(out, v),
@@ -370,6 +376,8 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Money => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
         SqlType::PgLsn => Datum::Int8(lsn::stored(u64::from_be_bytes(fixed(bytes)?))),
         SqlType::JsonPath => jsonpath::binary_in(bytes, encoding)?,
+        SqlType::Point => Datum::Bytea(geometry::point_in(fixed(bytes)?)),
+        SqlType::Rectangle => Datum::Bytea(geometry::box_in(fixed(bytes)?)),
         SqlType::Range(of) => range::to_datum(of, range::binary_in(of, bytes, encoding)?.as_ref())?,
         SqlType::Multirange(of) => {
             range::multirange(of, &range::multirange_binary_in(of, bytes, encoding)?)?

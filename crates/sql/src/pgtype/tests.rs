@@ -84,6 +84,15 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
         .prop_map(|path| Datum::Text(path.to_string()))
         .boxed(),
         SqlType::PgLsn => any::<i64>().prop_map(Datum::Int8).boxed(),
+        SqlType::Point => (-1e9..1e9, -1e9..1e9)
+            .prop_map(|(x, y)| Datum::Bytea(geometry::Point { x, y }.to_stored()))
+            .boxed(),
+        SqlType::Rectangle => (0.0..1e9, 0.0..1e9, -1e9..0.0, -1e9..0.0)
+            .prop_map(|(x, y, a, b)| {
+                let (high, low) = (geometry::Point { x, y }, geometry::Point { x: a, y: b });
+                Datum::Bytea(geometry::Area::of(high, low).to_stored())
+            })
+            .boxed(),
         SqlType::Money => any::<i64>().prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr => (0..1_i64 << 48).prop_map(Datum::Int8).boxed(),
         SqlType::MacAddr8 => any::<i64>().prop_map(Datum::Int8).boxed(),

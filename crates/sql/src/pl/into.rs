@@ -53,6 +53,14 @@ fn element_of(ty: SqlType) -> Result<Element> {
     })
 }
 
+/// The array, and the modifier of its elements, that a declared type is.
+fn array_of((ty, typmod): (SqlType, i32)) -> (SqlType, i32) {
+    match ty {
+        SqlType::Domain(domain) => (domain.def().base, domain.def().typmod),
+        _ => (ty, typmod),
+    }
+}
+
 impl Interpreter<'_, '_> {
     fn place(&self, target: &Target) -> Result<Place> {
         let name = target.path.join(".");
@@ -82,7 +90,10 @@ impl Interpreter<'_, '_> {
         let whole = self.whole_type(target)?;
         match (target.subscripts.is_empty(), whole) {
             (true, whole) => Ok(whole),
-            (false, Some((ty, _))) => Ok(Some((element_of(ty)?.ty(), -1))),
+            (false, Some(whole)) => {
+                let (array, typmod) = array_of(whole);
+                Ok(Some((element_of(array)?.ty(), typmod)))
+            }
             (false, None) => Err(Error::unsupported("an element of a record")),
         }
     }
@@ -150,7 +161,8 @@ impl Interpreter<'_, '_> {
     fn with_element(&mut self, target: &Target, value: Datum) -> Result<Datum> {
         let whole = self.whole_type(target)?;
         let whole = whole.ok_or_else(|| Error::internal("an element of a record"))?;
-        let element = element_of(whole.0)?;
+        let (array_type, _) = array_of(whole);
+        let element = element_of(array_type)?;
         let mut subscripts = Vec::with_capacity(target.subscripts.len());
         for subscript in &target.subscripts {
             subscripts.push(self.value(subscript, (SqlType::Int4, -1))?);
@@ -167,7 +179,12 @@ impl Interpreter<'_, '_> {
         };
         let mut args = vec![Val::Ref(array.borrow()), Val::Ref(value.borrow())];
         args.extend(subscripts.iter().map(|s| Val::Ref(s.borrow())));
-        Ok(array_set::call(element, None, &args)?.into_datum())
+        let made = array_set::call(element, None, &args)?.into_datum();
+        // A domain over the array may refuse it.
+        match whole.0.is_domain() {
+            true => self.core.cast(made, array_type, whole),
+            false => Ok(made),
+        }
     }
 
     /// Gives targets the columns of a row, or NULLs for the row that there is not.

@@ -296,7 +296,7 @@ fn taken_apart(core: &mut Core, mut given: Rows, columns: &[(SqlType, i32)]) -> 
             "invariant: a row has the fields of its type"
         );
         for (value, to) in values.iter_mut().zip(columns) {
-            if to.0.is_domain() || to.1 >= 0 {
+            if to.0.holds_domains() || to.1 >= 0 {
                 let given = std::mem::replace(value, Datum::Null);
                 *value = core.cast(given, to.0.base(), *to)?;
             }

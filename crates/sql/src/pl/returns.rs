@@ -195,14 +195,14 @@ impl<'b> Interpreter<'b, '_> {
     /// Whether some of the columns that the caller wants are domains.
     fn wants_domains(&self) -> bool {
         let mut columns = self.returns.columns.iter().flatten();
-        columns.any(|(ty, _)| ty.is_domain())
+        columns.any(|(ty, _)| ty.holds_domains())
     }
 
     /// A row that has the columns' base types, as the columns' domains allow it.
     fn checked(&mut self, mut row: Vec<Datum>) -> Result<Vec<Datum>> {
         for (at, value) in row.iter_mut().enumerate() {
             let wanted = self.returns.columns.as_ref().and_then(|all| all.get(at));
-            let Some((ty, typmod)) = wanted.copied().filter(|(ty, _)| ty.is_domain()) else {
+            let Some((ty, typmod)) = wanted.copied().filter(|(ty, _)| ty.holds_domains()) else {
                 continue;
             };
             let given = std::mem::replace(value, Datum::Null);

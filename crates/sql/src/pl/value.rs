@@ -55,7 +55,7 @@ impl Shape {
     pub fn of_type(row: CompositeType) -> Option<Shape> {
         let field = |f: &composite::Field| Field {
             name: f.name.clone(),
-            ty: f.ty,
+            ty: f.declared,
             typmod: f.typmod,
         };
         Some(Shape {
@@ -67,11 +67,8 @@ impl Shape {
     /// The type of its rows.
     pub fn row_type(&self) -> CompositeType {
         self.named.unwrap_or_else(|| {
-            let fields = self.fields.iter().map(|f| composite::Field {
-                name: f.name.clone(),
-                ty: f.ty.base(),
-                typmod: f.typmod,
-            });
+            let field = |f: &Field| composite::Field::new(f.name.clone(), f.ty.base(), f.typmod);
+            let fields = self.fields.iter().map(field);
             CompositeType::of_fields(fields.collect())
         })
     }

@@ -130,14 +130,6 @@ impl DeletePlan {
     }
 }
 
-/// The type below a domain: its rules are those of the domain, but for arrays of another one.
-fn below(declared: SqlType) -> SqlType {
-    match declared {
-        SqlType::Domain(d) => d.def().base,
-        _ => declared.base(),
-    }
-}
-
 impl Planner<'_> {
     /// The relation that a write names.
     pub(super) fn target(
@@ -222,13 +214,7 @@ impl Planner<'_> {
                 binder.condition(&parse::expression(&check.text)?)?,
             ));
         }
-        let mut domains = Vec::new();
-        for (at, c) in table.live_columns() {
-            for declared in [below(c.declared()), c.declared()] {
-                let check = domain_check(declared, &params)?;
-                domains.extend(check.map(|check| (at, check)));
-            }
-        }
+        let domains = self.domains(table, |ty| ty.is_domain())?;
         let generated = generated(table, &scope, &params)?;
         self.params.note_called(&params);
         Ok(RowRules {
@@ -240,6 +226,31 @@ impl Planner<'_> {
             views: Vec::new(),
             given: Vec::new(),
         })
+    }
+
+    /// The rules for rows that are read from outside: the fields of their values were not checked
+    /// when these became rows of a type.
+    pub fn rules_of_input(&self, table: &Table) -> Result<RowRules> {
+        let mut rules = self.rules(table)?;
+        let of_fields = |ty: SqlType| !ty.is_domain() && ty.holds_domains();
+        rules.domains.extend(self.domains(table, of_fields)?);
+        Ok(rules)
+    }
+
+    /// What columns with such types ask of their values.
+    fn domains(
+        &self,
+        table: &Table,
+        of: impl Fn(SqlType) -> bool,
+    ) -> Result<Vec<(usize, DomainCheck)>> {
+        let params = self.params.of_stored();
+        let mut domains = Vec::new();
+        for (at, c) in table.live_columns().filter(|(_, c)| of(c.declared())) {
+            let check = domain_check(c.declared(), &params)?;
+            domains.extend(check.map(|check| (at, check)));
+        }
+        self.params.note_called(&params);
+        Ok(domains)
     }
 
     pub(super) fn returning(

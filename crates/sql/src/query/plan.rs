@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use super::aggregate::AggregateCall;
 use super::analyze::system::SystemColumn;
-use super::record_function::RecordFunction;
 use super::window::WindowCall;
 use crate::api::ColumnDesc;
 use crate::dict::{Sequence, Table, View};
@@ -219,8 +218,6 @@ pub enum JsonSeries {
         text: bool,
     },
     Keys,
-    /// Each object, of which the columns are taken.
-    Record(RecordFunction),
 }
 
 /// A function that gives several rows, as a relation, or for each row below as part of its select

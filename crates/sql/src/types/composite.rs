@@ -26,8 +26,23 @@ const RECORDS: u32 = 2287;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Field {
     pub name: String,
+    /// What values of it are: no domain.
     pub ty: SqlType,
     pub typmod: i32,
+    /// As the type has it: a domain, whose rules the values meet, or `ty`.
+    pub declared: SqlType,
+}
+
+impl Field {
+    /// A field that is declared as no domain.
+    pub fn new(name: String, ty: SqlType, typmod: i32) -> Field {
+        Field {
+            name,
+            ty,
+            typmod,
+            declared: ty,
+        }
+    }
 }
 
 /// One state of a type.
@@ -48,7 +63,7 @@ impl PartialEq for CompositeDef {
     fn eq(&self, other: &CompositeDef) -> bool {
         let states = |a: &[Field], b: &[Field]| {
             let mut both = a.iter().zip(b);
-            both.all(|(a, b)| a == b && a.ty.is_state(b.ty))
+            both.all(|(a, b)| a == b && a.declared.is_state(b.declared))
         };
         let known = match (&self.fields, &other.fields) {
             (Some(a), Some(b)) => a.len() == b.len() && states(a, b),
@@ -150,6 +165,14 @@ impl CompositeType {
         match self.fields().and_then(|fields| fields.get(at)) {
             Some(field) => Some(field.ty),
             None => type_of_number(number),
+        }
+    }
+
+    /// The number that the binary form has for a field, of whose values that is the own number.
+    pub fn sent_number(self, at: usize, number: u32) -> u32 {
+        match self.fields().and_then(|fields| fields.get(at)) {
+            Some(field) => field.declared.oid(),
+            None => number,
         }
     }
 

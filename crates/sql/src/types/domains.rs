@@ -123,6 +123,19 @@ impl SqlType {
         }
     }
 
+    /// Whether values of it have rules to meet: those of a domain, also of elements and fields.
+    pub fn holds_domains(self) -> bool {
+        match self {
+            SqlType::Domain(_) => true,
+            SqlType::Array(element) => element.ty().holds_domains(),
+            SqlType::Composite(row) => {
+                let mut fields = row.fields().unwrap_or_default().iter();
+                fields.any(|f| f.declared.holds_domains())
+            }
+            _ => false,
+        }
+    }
+
     /// Which state of a type that a user made it is: a number that no other state has.
     pub fn state_number(self) -> usize {
         match self {

@@ -57,6 +57,9 @@ impl SqlType {
             SqlType::PgLsn => facts([3220, 3221], ["pg_lsn", "pg_lsn"], 8, "U", "d", "p"),
             SqlType::Money => facts([790, 791], ["money", "money"], 8, "N", "d", "p"),
             SqlType::JsonPath => facts([4072, 4073], ["jsonpath", "jsonpath"], -1, "U", "i", "x"),
+            SqlType::Point => facts([600, 1017], ["point", "point"], 16, "G", "d", "p"),
+            // Of boxes there are no arrays, whose elements PostgreSQL writes with a semicolon between.
+            SqlType::Rectangle => facts([603, 0], ["box", "box"], 32, "G", "d", "p"),
             SqlType::Range(of) => {
                 let align = if of.is_long() { "d" } else { "i" };
                 facts(of.oids(), [of.name(), of.name()], -1, "R", align, "x")

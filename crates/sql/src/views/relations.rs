@@ -475,7 +475,7 @@ fn attributes(cx: &Context) -> Result<Rows> {
                     c.relation,
                     &a.name,
                     ty,
-                    a.typmod,
+                    if ty.is_domain() { -1 } else { a.typmod },
                     at,
                     false,
                     false,

@@ -4,8 +4,8 @@
 mod assign;
 mod change;
 mod make;
-mod member;
 pub mod path;
+mod populate;
 mod read;
 
 use block::array::ArrayRef;
@@ -14,9 +14,10 @@ use block::value::{Datum, DatumRef};
 use super::{Calls, Env, Expr, Val};
 use crate::error::{Error, Result};
 use crate::pgtype::json;
+use crate::query::record_function::RecordFunction;
 use crate::types::SqlType;
+use crate::types::composite::CompositeType;
 
-pub use member::Member;
 pub use read::{scalar, shown, shown_item};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +34,11 @@ pub enum JsonFunc {
     Extract {
         text: bool,
     },
-    /// The value of a key, as it becomes a column.
-    Member(Member),
+    /// A row of a type of a base and a document, or an array of rows.
+    Populate {
+        row: CompositeType,
+        function: RecordFunction,
+    },
     Typeof,
     ArrayLength,
     /// What a path leads to.
@@ -85,16 +89,22 @@ impl JsonFunc {
             JsonFunc::Make { of, .. } | JsonFunc::OfArray(of) => {
                 !of.element().unwrap_or(of).has_styles()
             }
+            JsonFunc::Populate { .. } => false,
             _ => true,
         }
     }
 
     /// Whether NULLs are arguments as others.
     pub fn takes_nulls(self) -> bool {
-        use JsonFunc::{Assign, BuildArray, BuildObject, Make, SetLax};
+        use JsonFunc::{Assign, BuildArray, BuildObject, Make, Populate, SetLax};
         matches!(
             self,
-            Assign { .. } | BuildArray { .. } | BuildObject { .. } | Make { .. } | SetLax
+            Assign { .. }
+                | BuildArray { .. }
+                | BuildObject { .. }
+                | Make { .. }
+                | Populate { .. }
+                | SetLax
         )
     }
 }
@@ -123,7 +133,9 @@ pub fn call(
             let steps = steps.iter().map(|s| optional_text(*s));
             read::path(*of, &steps.collect::<Result<Vec<_>>>()?, text)?
         }
-        (JsonFunc::Member(how), [of, DatumRef::Text(key)]) => member::call(*of, key, how)?,
+        (JsonFunc::Populate { row, function }, args) => {
+            populate::call(row, function, args, calls.io())?
+        }
         (JsonFunc::Follow(question), args) => path::call(question, args)?,
         (JsonFunc::Typeof, [of]) => Datum::Text(read::type_of(*of)?.to_string()),
         (JsonFunc::ArrayLength, [of]) => Datum::Int4(read::array_length(*of)?),

@@ -5,6 +5,7 @@
 //! of its physical kind.
 
 pub mod bits;
+pub mod geometry;
 mod hashes;
 pub mod inet;
 pub mod lsn;
@@ -128,6 +129,7 @@ pub fn operators() -> impl Iterator<Item = &'static Operator> {
         timetz::OPERATORS,
         money::OPERATORS,
         lsn::OPERATORS,
+        geometry::OPERATORS,
     ]
     .into_iter()
     .flatten()
@@ -148,6 +150,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         timetz::FUNCTIONS,
         money::FUNCTIONS,
         lsn::FUNCTIONS,
+        geometry::FUNCTIONS,
         hashes::FUNCTIONS,
     ]
     .into_iter()
@@ -156,10 +159,21 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
 
 /// Whether the operators of a type are entries here.
 pub fn has_operators(ty: SqlType) -> bool {
-    use SqlType::{Bit, Cidr, Inet, MacAddr, MacAddr8, Money, PgLsn, TimeTz, Varbit};
+    use SqlType::{
+        Bit, Cidr, Inet, MacAddr, MacAddr8, Money, PgLsn, Point, Rectangle, TimeTz, Varbit,
+    };
     matches!(
         ty,
-        Bit | Varbit | Inet | Cidr | MacAddr | MacAddr8 | TimeTz | Money | PgLsn
+        Bit | Varbit
+            | Inet
+            | Cidr
+            | MacAddr
+            | MacAddr8
+            | TimeTz
+            | Money
+            | PgLsn
+            | Point
+            | Rectangle
     )
 }
 

@@ -298,6 +298,7 @@ pub fn ordered_type(ty: SqlType) -> Option<SqlType> {
         Own(_) => ty.is_citext().then_some(ty),
         Bool | Uuid | Bytea | Void | Json | Jsonb | Refcursor => None,
         JsonPath | Bit | Varbit | MacAddr | MacAddr8 | Range(_) | Multirange(_) => None,
+        Point | Rectangle => None,
     }
 }
 

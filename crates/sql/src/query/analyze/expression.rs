@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::Analyzer;
-use super::functions::is_series;
+use super::functions::{is_series, several_columns};
 use super::group::Groups;
 use super::hypothetical::{self, is_hypothetical};
 use super::scope::{Column, Scope};
@@ -224,9 +224,6 @@ impl<'c> Clause<'c> {
             ));
         }
         if is_series(name) {
-            if super::functions::gives_rows(name) {
-                return Err(Error::unsupported(format!("{name} as a value of a row")));
-            }
             let Some(series) = self.series else {
                 return Err(Error::new(
                     "0A000",
@@ -237,7 +234,7 @@ impl<'c> Clause<'c> {
                 return Ok(None);
             };
             let made = self.analyzer.series(self, name, &list.args)?;
-            let value = Typed::new(Expr::Column(made.into), made.ty);
+            let (made, value) = self.as_value(name, made)?;
             series.borrow_mut().push(made);
             return Ok(Some(value));
         }
@@ -254,6 +251,30 @@ impl<'c> Clause<'c> {
             ));
         }
         Ok(None)
+    }
+
+    /// What a function that gives several rows is in an expression: of those whose rows have
+    /// several columns the row.
+    fn as_value(&self, name: &str, mut made: Series) -> Result<(Series, Typed)> {
+        let first = Typed::new(Expr::Column(made.into), made.ty);
+        let Some((called, others)) = several_columns(name) else {
+            return Ok((made, first));
+        };
+        let mut fields = vec![(called.to_string(), first)];
+        for (name, ty) in others {
+            let register = self.scope.file.register();
+            made.more.push(register);
+            fields.push((name.to_string(), Typed::new(Expr::Column(register), ty)));
+        }
+        // Where the function has given less rows than another beside it, there is none.
+        let is_there = self.scope.file.register();
+        made.ordinality = Some(is_there);
+        let mut value = bind::record(fields)?;
+        value.expr = Expr::Case {
+            branches: vec![(Expr::Column(is_there), value.expr)],
+            otherwise: None,
+        };
+        Ok((made, value))
     }
 
     /// CASE whose operand must be computed once.
@@ -335,7 +356,13 @@ impl bind::Groups for Clause<'_> {
     }
 
     fn whole_row(&self, table: &str) -> Result<Option<Typed>> {
-        let row = self.row_named(table)?;
-        row.map(|row| self.row_value(row)).transpose()
+        if let Some(row) = self.row_named(table)? {
+            return self.row_value(row).map(Some);
+        }
+        // Of a function that gives no rows that is the value.
+        Ok(self.scope.function_value(table)?.map(|(value, depth)| {
+            self.analyzer.note_level(depth);
+            value
+        }))
     }
 }

@@ -17,7 +17,7 @@ use crate::expr::Expr;
 use crate::expr::cast::CastContext;
 use crate::expr::{func, matches};
 use crate::parse::{arrays, forms};
-use crate::query::plan::{JsonSeries, SeriesOf};
+use crate::query::plan::{JsonSeries, Register, SeriesOf};
 use crate::query::record_function::of_record;
 use crate::types::SqlType;
 use crate::views;
@@ -47,7 +47,8 @@ pub fn is_series(name: &str) -> bool {
         OPTIONS,
         ACL_ITEMS,
     ];
-    plain.contains(&name) || array_of(name).is_some() || of_json(name).is_some()
+    let is_set = of_record(name).is_some_and(|function| function.set);
+    plain.contains(&name) || array_of(name).is_some() || of_json(name).is_some() || is_set
 }
 
 /// A function that gives the parts of a document, and whether that is jsonb.
@@ -83,7 +84,7 @@ pub fn gives_rows(name: &str) -> bool {
 
 /// Of a function whose rows have several columns, what the first is called, and names and types of
 /// the others.
-fn several_columns(name: &str) -> Option<(&'static str, Vec<(&'static str, SqlType)>)> {
+pub(super) fn several_columns(name: &str) -> Option<(&'static str, Vec<(&'static str, SqlType)>)> {
     match name {
         OPTIONS => return Some(("option_name", vec![("option_value", SqlType::Text)])),
         ACL_ITEMS => {
@@ -133,10 +134,8 @@ impl Analyzer<'_> {
             return self.zipped(args, ordinality, alias, scope, known);
         }
         if let Some(function) = of_record(&q.name) {
-            if ordinality {
-                return Err(Error::unsupported(format!("{} WITH ORDINALITY", q.name)));
-            }
-            return self.record_function(function, args, alias, scope, known);
+            let called = (function, ordinality);
+            return self.record_function(called, args, alias, scope, known);
         }
         let clause = Clause::new(self, scope, known, "functions in FROM");
         if let ast::Expr::Function(f) = call_of(name, args)
@@ -262,6 +261,13 @@ impl Analyzer<'_> {
                 columns: Vec::new(),
                 ordinality: None,
             });
+        }
+        if let Some(function) = of_record(name) {
+            let args = clause.plain_args(args)?.into_iter();
+            let binder = clause.binder();
+            let args = args.map(|e| binder.expr(e)).collect::<Result<Vec<_>>>()?;
+            let rows = binder.populate_call(function, &args)?;
+            return Ok(rows_of(rows, clause.scope.file.register()));
         }
         if let Some((of, binary)) = of_json(name) {
             return self.json_series(clause, name, args, of, binary);
@@ -468,7 +474,6 @@ impl Analyzer<'_> {
         };
         let ty = match of {
             JsonSeries::Elements { text } => part_type(text, binary),
-            JsonSeries::Record(_) => document,
             JsonSeries::Each { .. } | JsonSeries::Keys => SqlType::Text,
         };
         let arg = binder.coerce(arg, document, -1, CastContext::Implicit)?;
@@ -481,6 +486,19 @@ impl Analyzer<'_> {
             columns: Vec::new(),
             ordinality: None,
         })
+    }
+}
+
+/// The elements of an array.
+pub(super) fn rows_of(array: Typed, into: Register) -> Series {
+    Series {
+        of: SeriesOf::Elements,
+        ty: array.ty.element().unwrap_or(array.ty),
+        args: vec![array.expr],
+        into,
+        more: Vec::new(),
+        columns: Vec::new(),
+        ordinality: None,
     }
 }
 

@@ -7,134 +7,164 @@ use sqlparser::ast::{self, TableAlias};
 use super::Analyzer;
 use super::expression::Clause;
 use super::from::{Item, rename};
+use super::functions::rows_of;
 use super::scope::{Column, Names, Scope};
 use super::tree::{From, Relation, RelationKind, Series};
 use super::with::Known;
-use crate::bind::{TypeNames, Typed, names, parts};
+use crate::bind::{self, TypeNames, Typed, names, parts};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::expr::cast::CastContext;
-use crate::query::plan::{JsonSeries, SeriesOf};
 use crate::query::record_function::RecordFunction;
 use crate::types::SqlType;
+use crate::types::composite::{CompositeType, Field};
 
 /// Name, type and modifier of each column.
 type Fields = Vec<(String, SqlType, i32)>;
 
 impl Analyzer<'_> {
-    /// Such a function in FROM.
+    /// Such a function in FROM, and whether its rows are numbered.
     pub(super) fn record_function(
         &self,
-        function: RecordFunction,
+        (function, ordinality): (RecordFunction, bool),
         args: &[ast::FunctionArg],
         alias: Option<&TableAlias>,
         scope: &Scope<'_>,
         known: &Known<'_>,
     ) -> Result<Item> {
         let clause = Clause::new(self, scope, known, "functions in FROM");
-        let args = clause.plain_args(args)?;
-        let defined = alias.map_or(Ok(Vec::new()), |a| defined(a, &self.params.names))?;
-        let mut of_base = None;
-        let (fields, document) = match (function.populate, args.as_slice()) {
-            (false, _) if defined.is_empty() => {
-                return Err(Error::new(
-                    "42601",
-                    "a column definition list is required for functions returning \"record\"",
-                ));
-            }
-            (false, [document]) => (defined, *document),
-            (true, [base, document]) if defined.is_empty() => {
-                let (fields, given) = self.base(&clause, base)?;
-                of_base = given;
-                (fields, *document)
-            }
-            (true, [_, _]) => {
-                return Err(Error::new(
-                    "42601",
-                    "a column definition list is only allowed for functions returning \"record\"",
-                ));
-            }
-            _ => {
-                return Err(Error::unsupported(format!(
-                    "this form of {}",
-                    function.name()
-                )));
-            }
-        };
         let binder = clause.binder();
-        let ty = match function.binary {
-            true => SqlType::Jsonb,
-            false => SqlType::Json,
+        let args = clause.plain_args(args)?.into_iter();
+        let args = args.map(|e| binder.expr(e)).collect::<Result<Vec<_>>>()?;
+        let defined = alias.map_or(Ok(Vec::new()), |a| defined(a, &self.params.names))?;
+        let (base, document) = match (function.populate, args.as_slice()) {
+            (false, [document]) => (None, document.clone()),
+            (true, [base, document]) => (Some(base), document.clone()),
+            // It means nothing.
+            (true, [base, document, _]) if !function.binary => (Some(base), document.clone()),
+            _ => return Err(bind::no_function(function.name(), &args)),
         };
-        let bound = binder.expr(document)?;
-        if bound.ty != ty && bound.ty != SqlType::Unknown {
-            let message = format!(
-                "function {}({}) does not exist",
-                function.name(),
-                bound.ty.name()
-            );
-            return Err(Error::new("42883", message));
-        }
-        let document = binder.coerce(bound, ty, -1, CastContext::Implicit)?;
-        let series = Series {
-            of: SeriesOf::Json(JsonSeries::Record(function)),
-            args: vec![document.expr],
-            ty,
-            into: scope.file.register(),
-            more: Vec::new(),
-            columns: Vec::new(),
-            ordinality: None,
+        let wanted = match base {
+            Some(base) => binder.row_wanted(function, base)?,
+            None => None,
         };
-        let mut row = Typed::new(Expr::Column(series.into), ty);
-        if let Some(base) = of_base {
-            row = binder.over_base(base, row)?;
+        let (row, declared) = row_of(wanted, &defined)?;
+        if let Some(table) = self.dict.table_of_row_type(row.def().oid) {
+            self.note_table(table, crate::parse::utility::TableLock::AccessShare);
         }
+        let value = binder.populated(function, (row, declared), base.cloned(), document)?;
+        let into = scope.file.register();
         let called = alias.map_or(function.name().to_string(), |a| names::ident(&a.name));
+        let column = |name: String, value: Typed| Column {
+            table: called.clone(),
+            name,
+            value,
+            origin: (0, 0),
+            merged: false,
+            whole: false,
+        };
+        let whole = Typed::new(Expr::Column(into), SqlType::Composite(row));
+        let fields = binder.fields_of(&whole)?.into_iter().enumerate();
+        let columns = fields.map(|(at, field)| {
+            let name = defined.get(at).map(|(name, ..)| name.clone());
+            column(name.unwrap_or_else(|| row.field_name(at)), field)
+        });
         let mut found = Names {
+            columns: columns.collect(),
             tables: vec![called.clone()],
+            rows: vec![(called.clone(), whole.expr)],
             ..Names::default()
         };
-        for (name, ty, typmod) in fields {
-            found.columns.push(Column {
-                table: called.clone(),
-                value: binder.json_member(row.clone(), &name, ty, typmod)?,
-                name,
-                origin: (0, 0),
-                merged: false,
-                whole: false,
-            });
+        let mut registers = vec![into];
+        let number = ordinality.then(|| scope.file.register());
+        if let Some(number) = number {
+            registers.push(number);
+            let value = Typed::new(Expr::Column(number), SqlType::Int8);
+            found.columns.push(column("ordinality".to_string(), value));
         }
+        let kind = match function.set {
+            true => RelationKind::Series(Series {
+                ordinality: number,
+                ..rows_of(value, into)
+            }),
+            false => {
+                let number = number.map(|register| (register, Expr::Const(Datum::Int8(1))));
+                let row = [(into, value.expr)].into_iter().chain(number);
+                RelationKind::Row(row.collect())
+            }
+        };
         if let Some(alias) = alias {
             rename(&mut found, &without_types(alias))?;
         }
         let relation = Relation {
             alias: called,
-            registers: vec![series.into],
-            kind: RelationKind::Series(series),
+            registers,
+            kind,
         };
         Ok((From::Relation(relation), found))
     }
+}
 
-    /// The columns of the type of a base, and the base if it may be another than NULL.
-    fn base(&self, clause: &Clause<'_>, base: &ast::Expr) -> Result<(Fields, Option<Typed>)> {
-        let base = clause.binder().expr(base)?;
-        let SqlType::Composite(ty) = base.ty else {
-            let message = "first argument of json_populate_record must be a row type";
-            return Err(Error::new("42804", message));
-        };
-        let fields = ty.fields().ok_or_else(|| {
-            Error::new(
-                "0A000",
-                "could not determine row type for result of json_populate_record",
-            )
-        })?;
-        let fields = fields.iter().map(|f| (f.name.clone(), f.ty, f.typmod));
-        if let Some(table) = self.dict.table_of_row_type(ty.def().oid) {
-            self.note_table(table, crate::parse::utility::TableLock::AccessShare);
+/// The type of the rows that are wanted by the type of a base, or by the columns that are defined.
+fn row_of(
+    wanted: Option<(CompositeType, SqlType)>,
+    defined: &[(String, SqlType, i32)],
+) -> Result<(CompositeType, SqlType)> {
+    match (wanted, defined.is_empty()) {
+        (Some((row, declared)), true) if !row.is_record() => Ok((row, declared)),
+        (_, true) => Err(Error::new(
+            "42601",
+            "a column definition list is required for functions returning \"record\"",
+        )),
+        (Some((row, _)), false) if !row.is_record() => Err(Error::new(
+            "42601",
+            "a column definition list is redundant for a function returning a named composite type",
+        )),
+        (Some((row, declared)), false) => {
+            same_columns(row.fields().unwrap_or_default(), defined)?;
+            Ok((row, declared))
         }
-        let is_null = matches!(base.expr, Expr::Const(Datum::Null));
-        Ok((fields.collect(), (!is_null).then_some(base)))
+        (None, false) => {
+            let field = |(name, declared, typmod): &(String, SqlType, i32)| Field {
+                name: name.clone(),
+                ty: declared.base(),
+                typmod: *typmod,
+                declared: *declared,
+            };
+            let row = CompositeType::of_fields(defined.iter().map(field).collect());
+            Ok((row, SqlType::Composite(row)))
+        }
     }
+}
+
+/// Refuses rows of other fields than the columns that are defined.
+fn same_columns(fields: &[Field], defined: &[(String, SqlType, i32)]) -> Result<()> {
+    let wrong = |detail: String| {
+        let message = "function return row and query-specified return row do not match";
+        Err(Error::new("42804", message).detail(detail))
+    };
+    if fields.len() != defined.len() {
+        let what = if fields.len() == 1 {
+            "attribute"
+        } else {
+            "attributes"
+        };
+        return wrong(format!(
+            "Returned row contains {} {what}, but query expects {}.",
+            fields.len(),
+            defined.len()
+        ));
+    }
+    for (at, (field, (_, wanted, _))) in fields.iter().zip(defined).enumerate() {
+        if field.declared != *wanted {
+            return wrong(format!(
+                "Returned type {} at ordinal position {}, but query expects {}.",
+                field.declared.name(),
+                at + 1,
+                wanted.name()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The columns that an alias defines.
@@ -143,9 +173,6 @@ pub fn defined(alias: &TableAlias, known: &TypeNames) -> Result<Fields> {
     for column in &alias.columns {
         if let Some(ty) = &column.data_type {
             let (ty, typmod) = parts::data_type(ty, known)?;
-            if ty.is_domain() {
-                return Err(Error::unsupported("a column definition list with domains"));
-            }
             fields.push((names::ident(&column.name), ty, typmod));
         }
     }

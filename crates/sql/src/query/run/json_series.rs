@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::expr::json::{shown, shown_item};
 use crate::pgtype::json::{self, Item, Value};
 use crate::query::plan::JsonSeries;
-use crate::query::record_function::RecordFunction;
 
 pub fn start(of: JsonSeries, document: &Datum) -> Result<Counter> {
     match document.borrow() {
@@ -24,15 +23,6 @@ pub fn start(of: JsonSeries, document: &Datum) -> Result<Counter> {
 
 fn refused(message: &str) -> Error {
     Error::new("22023", message.to_string())
-}
-
-fn no_record(function: RecordFunction, what: &str) -> Error {
-    refused(&format!("cannot call {} on {what}", function.name()))
-}
-
-fn no_objects(function: RecordFunction) -> Error {
-    let name = function.name();
-    refused(&format!("argument of {name} must be an array of objects"))
 }
 
 fn suffix(text: bool) -> &'static str {
@@ -65,23 +55,6 @@ fn of_jsonb(of: JsonSeries, document: JsonRef<'_>) -> Result<Counter> {
             Err(refused("cannot extract elements from an object"))
         }
         (JsonSeries::Elements { .. }, _) => Err(refused("cannot extract elements from a scalar")),
-        (JsonSeries::Record(function), view) => {
-            let rows = match view {
-                View::Object(_) if !function.set => vec![Datum::Json(document.to_json())],
-                View::Array(items) if function.set => {
-                    let is_object = |item: JsonRef<'_>| matches!(item.view(), View::Object(_));
-                    if !items.iter().all(is_object) {
-                        return Err(no_objects(function));
-                    }
-                    let rows = items.iter().map(|item| Datum::Json(item.to_json()));
-                    rows.collect::<Vec<_>>().into_iter().rev().collect()
-                }
-                View::Object(_) => return Err(no_record(function, "an object")),
-                View::Array(_) => return Err(no_record(function, "an array")),
-                _ => return Err(no_record(function, "a scalar")),
-            };
-            Ok(Counter::Elements(rows))
-        }
         (JsonSeries::Keys, View::Object(pairs)) => {
             let keys = pairs.iter().map(|(key, _)| Datum::Text(key.to_string()));
             let mut keys: Vec<Datum> = keys.collect();
@@ -123,25 +96,6 @@ fn of_json(of: JsonSeries, document: Item<'_>) -> Result<Counter> {
                 "cannot call json_array_elements{name} on a {what}"
             )))
         }
-        (JsonSeries::Record(function), value) => match value {
-            Value::Object(_) if !function.set => Ok(Counter::Elements(vec![Datum::Text(
-                document.text.to_string(),
-            )])),
-            Value::Array(items) if function.set => {
-                let is_object = |item: &Item<'_>| matches!(item.value, Value::Object(_));
-                if !items.iter().all(is_object) {
-                    return Err(no_objects(function));
-                }
-                let rows = items
-                    .iter()
-                    .rev()
-                    .map(|item| Datum::Text(item.text.to_string()));
-                Ok(Counter::Elements(rows.collect()))
-            }
-            Value::Object(_) => Err(no_record(function, "an object")),
-            Value::Array(_) => Err(no_record(function, "an array")),
-            _ => Err(no_record(function, "a scalar")),
-        },
         (JsonSeries::Keys, Value::Object(pairs)) => {
             let keys = pairs
                 .iter()

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::exec::drive::is_to_look_up;
 use crate::exec::sort::Rows;
 use crate::expr::{ArithOp, cast, compare, moments, number};
-use crate::query::plan::{JsonSeries, Series, SeriesOf, UserSeries};
+use crate::query::plan::{Series, SeriesOf, UserSeries};
 use crate::session::Core;
 use crate::types::SqlType;
 
@@ -69,13 +69,7 @@ impl Counter {
             return Ok(Counter::Columns(args.into_iter().map(left).collect()));
         }
         if args.iter().any(Datum::is_null) {
-            // Of NULL there is a row, of NULLs, where there is always one.
-            return Ok(match plan.of {
-                SeriesOf::Json(JsonSeries::Record(function)) if !function.set => {
-                    Counter::Elements(vec![Datum::Null])
-                }
-                _ => Counter::Nothing,
-            });
+            return Ok(Counter::Nothing);
         }
         let mut args = args.into_iter();
         let mut arg = || args.next();
