@@ -193,7 +193,10 @@ impl Session<'_> {
                     error.hint("Declare it with SCROLL option to enable backward scan.")
                 ))
             }
-            OfPortal::Move(_, rows) => self.pass_rows(name, rows).map(Some),
+            OfPortal::Move(_, rows) => {
+                let passed = self.pass_rows(name, rows);
+                self.checked(passed).map(Some)
+            }
         }
     }
 

@@ -302,8 +302,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Session>>> = const { RefCell::new(None) };
 }
 
-/// Nanoseconds of the clock of waits, which counts from the start of the machine. It is read at both
-/// ends of each wait: the arithmetic of [`std::time::Instant`] would take longer than the clock.
+/// Nanoseconds of the clock of waits, which counts from the start of the machine. It is read at
+/// both ends of each wait: the arithmetic of [`std::time::Instant`] would take longer than it.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     seam::simulated_ns().unwrap_or_else(|| {

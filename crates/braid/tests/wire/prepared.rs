@@ -187,6 +187,19 @@ fn sql_moves_portals_and_the_protocol_closes_cursors() {
     assert_eq!(refused(&mut c, "move backward 1 in p"), "55000");
     c.query("rollback to a");
 
+    // What cannot be moved fails its transaction, as every error does.
+    c.query("create table moved (i int)");
+    c.query("savepoint b");
+    c.send(&[
+        parse("", "insert into moved values (1)", &[]),
+        bind("w", "", &[], &[], &[]),
+        SYNC,
+    ]);
+    c.until(b'Z');
+    assert_eq!(refused(&mut c, "move 1 in w"), "55000");
+    assert_eq!(refused(&mut c, "insert into moved values (2)"), "25P02");
+    c.query("rollback to b");
+
     // What ended with what failed is not said to be missing.
     c.send(&[bind("r", "s", &[], &[], &[]), SYNC]);
     c.until(b'Z');
@@ -242,4 +255,44 @@ fn what_comes_with_a_table_is_told_at_a_low_level() {
         told(&mut c, "alter table b add unique (i, j)"),
         ["DEBUG ALTER TABLE / ADD UNIQUE will create implicit index \"b_i_j_key\" for table \"b\""]
     );
+}
+
+/// A row that is bound, or an array of them, meets the rules of domains in it at once: it counts as
+/// one of its type from then on, whichever way it takes into a table.
+#[test]
+fn what_is_bound_meets_the_rules_of_domains() {
+    let instance = Instance::start("wire-domains");
+    let mut c = Client::connect(instance.port);
+    c.query("create domain pos as int check (value > 0)");
+    c.query("create type c1 as (a pos)");
+    c.query("create table t (i pos, c c1, cs c1[])");
+    let oid = |c: &mut Client, name: &str| -> u32 {
+        let found = c.column(&format!("select '{name}'::regtype::oid"));
+        found[0].parse().expect("an object id")
+    };
+    for (sql, ty, bad, good) in [
+        ("insert into t(c) select $1", "c1", "(-1)", "(1)"),
+        ("insert into t(c) values ((select $1))", "c1", "(-1)", "(1)"),
+        ("insert into t(cs) select $1", "c1[]", "{(-1)}", "{(1)}"),
+        ("update t set c = (select $1)", "c1", "(-1)", "(1)"),
+        ("insert into t(i) values (($1).a)", "c1", "(-1)", "(1)"),
+    ] {
+        let oid = oid(&mut c, ty);
+        for (value, wanted) in [(bad, "1EZ"), (good, "12CZ")] {
+            c.send(&[
+                parse("", sql, &[oid]),
+                bind("", "", &[], &[Some(value.as_bytes())], &[]),
+                execute("", 0),
+                SYNC,
+            ]);
+            let messages = c.until(b'Z');
+            let seen = tags(&messages).replace('D', "");
+            assert_eq!(seen, wanted, "{sql} {value}: {messages:?}");
+            if value == bad {
+                assert_eq!(messages[1].sqlstate(), "23514", "{sql}");
+            }
+        }
+    }
+    let wrong = "select count(*) from t where i <= 0 or (c).a <= 0";
+    assert_eq!(c.column(wrong), ["0"]);
 }

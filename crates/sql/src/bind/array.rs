@@ -5,6 +5,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, AccessExpr, Subscript};
 
 use super::coerce::fold;
+use super::json::{check_comparable, check_compared};
 use super::{Binder, Typed, common_type};
 use crate::error::{Error, Result};
 use crate::expr::array::ArrayFunc;
@@ -212,6 +213,7 @@ impl Binder<'_> {
     ) -> Result<Typed> {
         let mut ty = common_type(&[left.ty, element.ty()], "ANY")
             .map_err(|_| no_operator(left.ty, op.symbol(), element.ty()))?;
+        check_compared(ty, op.symbol())?;
         // Without their padding, as between two values.
         if ty == SqlType::Char {
             ty = SqlType::Text;
@@ -246,6 +248,7 @@ impl Binder<'_> {
             | (SqlType::Unknown, ty @ SqlType::Array(_)) => ty,
             (l, r) => return Err(no_operator(l, symbol, r)),
         };
+        check_comparable(ty.element().unwrap_or(ty), "equality")?;
         let args = vec![self.to(left, ty)?, self.to(right, ty)?];
         call(func, args, SqlType::Bool)
     }
@@ -344,10 +347,12 @@ impl Binder<'_> {
             }
             ("array_position", 2 | 3) => {
                 let (ty, e) = widened(1)?;
+                check_comparable(e.ty(), "equality")?;
                 (ArrayFunc::Position, vec![ty, e.ty(), Int4], Int4)
             }
             ("array_positions", 2) => {
                 let (ty, e) = widened(1)?;
+                check_comparable(e.ty(), "equality")?;
                 (
                     ArrayFunc::Positions,
                     vec![ty, e.ty()],
@@ -356,10 +361,12 @@ impl Binder<'_> {
             }
             ("array_remove", 2) => {
                 let (ty, e) = widened(1)?;
+                check_comparable(e.ty(), "equality")?;
                 (ArrayFunc::Remove, vec![ty, e.ty()], ty)
             }
             ("array_replace", 3) => {
                 let (ty, e) = widened(1)?;
+                check_comparable(e.ty(), "equality")?;
                 (ArrayFunc::Replace, vec![ty, e.ty(), e.ty()], ty)
             }
             ("array_to_string", 2 | 3) => {

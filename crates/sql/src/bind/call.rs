@@ -4,6 +4,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
+use super::json::check_compared;
 use super::named::has_named;
 use super::operator_call::is_behind_operator;
 use super::user_call::Value;
@@ -394,6 +395,7 @@ impl Binder<'_> {
         let (lt, rt) = (left.ty, right.ty);
         let (left, right) = (self.unpadded(left, rt)?, self.unpadded(right, lt)?);
         let (left, right) = self.unify(left, right, "NULLIF")?;
+        check_compared(left.ty, "=")?;
         let compared = Typed::new(
             Expr::NullIf(Box::new(left.expr), Box::new(right.expr)),
             left.ty,

@@ -7,7 +7,7 @@ use super::array::element_of;
 use super::catalog::custom_operator;
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
-use super::json::check_comparable;
+use super::json::{check_comparable, check_compared};
 use super::predicate::refuse_rows;
 use super::simplify::simplified;
 use super::{
@@ -474,23 +474,7 @@ impl Binder<'_> {
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        if matches!(
-            left.ty,
-            SqlType::Json | SqlType::JsonPath | SqlType::Point | SqlType::Void
-        ) {
-            return Err(no_operator(&left, &right));
-        }
-        // PostgreSQL compares their areas.
-        if left.ty == SqlType::Rectangle {
-            return Err(Error::unsupported("comparisons of boxes"));
-        }
-        if let SqlType::Composite(_) = left.ty {
-            let what = match op {
-                CmpOp::Eq | CmpOp::Ne => "equality",
-                _ => "ordering",
-            };
-            check_comparable(left.ty, what)?;
-        }
+        check_compared(left.ty, op.symbol())?;
         let derived = left.collation.and(right.collation)?;
         if left.ty.is_string() || right.ty.is_string() {
             derived.decided("string comparison")?;
@@ -761,6 +745,7 @@ impl Binder<'_> {
             _ => "GREATEST",
         };
         let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), what)?;
+        check_comparable(ty, "comparison")?;
         let typmod = common_padding(&args);
         let collation = args
             .iter()

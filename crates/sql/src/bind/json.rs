@@ -487,13 +487,44 @@ pub fn check_comparable(ty: SqlType, what: &str) -> Result<()> {
         return fields.try_for_each(|f| check_comparable(f.ty, what));
     }
     match element {
-        SqlType::Json | SqlType::JsonPath | SqlType::Point | SqlType::Rectangle => Err(Error::new(
-            "42883",
-            format!(
-                "could not identify an {what} operator for type {}",
-                ty.name()
-            ),
-        )),
+        SqlType::Json | SqlType::JsonPath | SqlType::Point | SqlType::Rectangle | SqlType::Void => {
+            Err(Error::new(
+                "42883",
+                format!(
+                    "could not identify {} {what} {} for type {}",
+                    if what.starts_with(['a', 'e', 'i', 'o', 'u']) {
+                        "an"
+                    } else {
+                        "a"
+                    },
+                    if what == "comparison" {
+                        "function"
+                    } else {
+                        "operator"
+                    },
+                    ty.name()
+                ),
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same of two values that an operator compares, within IN or ANY, too. PostgreSQL compares the
+/// areas of boxes, which is not built.
+pub fn check_compared(ty: SqlType, symbol: &str) -> Result<()> {
+    match ty {
+        SqlType::Json | SqlType::JsonPath | SqlType::Point | SqlType::Void => {
+            Err(super::array::no_operator(ty, symbol, ty))
+        }
+        SqlType::Rectangle => Err(Error::unsupported("comparisons of boxes")),
+        SqlType::Composite(_) | SqlType::Array(_) => {
+            let what = match symbol {
+                "=" | "<>" => "equality",
+                _ => "ordering",
+            };
+            check_comparable(ty, what)
+        }
         _ => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ use sqlparser::ast::{self, CaseWhen, Value};
 
 use super::array::no_operator;
 use super::coerce::{common_padding, fold};
+use super::json::check_compared;
 use super::{Binder, Typed, chosen_type, common_type, is_written_row};
 use crate::collate::Derived;
 use crate::error::{Error, Result};
@@ -86,6 +87,7 @@ impl Binder<'_> {
         let (lt, rt) = (left.ty, right.ty);
         let (left, right) = (self.unpadded(left, rt)?, self.unpadded(right, lt)?);
         let (left, right) = self.unify(left, right, "IS DISTINCT FROM")?;
+        check_compared(left.ty, "=")?;
         Ok(Typed::new(
             Expr::Distinct {
                 left: Box::new(left.expr),
@@ -149,6 +151,7 @@ impl Binder<'_> {
             };
             return Ok(Typed::new(expr, SqlType::Bool));
         };
+        check_compared(ty, if negated { "<>" } else { "=" })?;
         let operand = self.compared(operand, ty)?;
         let list = items
             .into_iter()
@@ -306,8 +309,8 @@ impl Binder<'_> {
         check_texts(&value, symbol, &pattern)?;
         let as_text = |t: Typed, is_pattern: bool| -> Result<Expr> {
             folds.set(folds.get() || t.ty.is_citext() && !is_pattern);
-            // A blank-padded string is matched with its padding.
-            if t.ty == SqlType::Char {
+            // A blank-padded string is matched with its padding, which a pattern loses.
+            if t.ty == SqlType::Char && !is_pattern {
                 return Ok(t.expr);
             }
             Ok(self

@@ -73,16 +73,18 @@ pub fn replace(
             return ControlFlow::Continue(());
         };
         let replaced = match array(right) {
-            Ok(Some(Array::Parameter(n, cast_to))) => elements(n).map(|items| match items {
-                None => Some(unknown()),
-                Some(items) => {
-                    let items = items.into_iter().map(|i| match &cast_to {
-                        Some(ty) => cast(i, ty.clone()),
-                        None => i,
-                    });
-                    compare(left, op, items.collect(), all)
-                }
-            }),
+            Ok(Some(Array::Parameter(n, cast_to))) if is_list(left, op) => {
+                elements(n).map(|items| match items {
+                    None => Some(unknown()),
+                    Some(items) => {
+                        let items = items.into_iter().map(|i| match &cast_to {
+                            Some(ty) => cast(i, ty.clone()),
+                            None => i,
+                        });
+                        compare(left, op, items.collect(), all)
+                    }
+                })
+            }
             other => other.map(|_| None),
         };
         match replaced {

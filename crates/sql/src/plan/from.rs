@@ -152,6 +152,10 @@ impl Planner<'_> {
         if !items.is_empty() {
             return Err(Error::unsupported("this many FROM items in a direct plan"));
         }
+        let given = alias.map_or(&[][..], |a| a.columns.as_slice());
+        if given.len() > 1 || given.iter().any(|column| column.data_type.is_some()) {
+            return Err(Error::unsupported("a list of columns in a direct plan"));
+        }
         let function = names::Qualified::new(name)?.name;
         if of_record(&function).is_some() {
             return Err(Error::unsupported(format!("{function} in a direct plan")));

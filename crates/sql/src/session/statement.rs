@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use block::value::Datum;
+use block::value::{Datum, DatumRef};
 use sqlparser::ast;
 
 use super::SqlSession;
@@ -12,6 +12,7 @@ use super::permissions::Permitted;
 use super::planning::{plan_sql, views_of};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
+use crate::bind::domain::domain_check;
 use crate::bind::needs::{Noted, Secured};
 use crate::dict::{Dict, Stats, Table, View};
 use crate::error::{Error, Result};
@@ -488,10 +489,27 @@ impl SqlSession {
                 }
             });
         }
+        if types.iter().any(|ty| ty.holds_domains()) {
+            self.check_domains(types, &values)?;
+        }
         let statement = self.with_arrays(statement, &values)?;
         let mut portal = Portal::new(&statement, values);
         portal.mark = self.core.mark;
         Ok(portal)
+    }
+}
+
+impl SqlSession {
+    /// Refuses values of parameters that are none of their domains, by themselves, in arrays or in
+    /// rows: what is bound counts as one of the type from then on.
+    fn check_domains(&mut self, types: &[SqlType], values: &[Datum]) -> Result<()> {
+        let dict = self.core.dict();
+        for (ty, value) in types.iter().zip(values) {
+            if let Some(check) = domain_check(*ty, &ParamTypes::none(&dict))? {
+                check.check(DatumRef::from(value), &mut self.core)?;
+            }
+        }
+        Ok(())
     }
 }
 

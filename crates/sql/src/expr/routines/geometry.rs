@@ -27,11 +27,11 @@ fn less(a: f64, b: f64) -> bool {
 pub const OPERATORS: &[Operator] = &[
     binary("+", PointType, PointType, PointType, "point_add", |v, _| {
         let (a, b) = (point(v, 0)?, point(v, 1)?);
-        made(a.x + b.x, a.y + b.y)
+        made((a.x + b.x, [a.x, b.x]), (a.y + b.y, [a.y, b.y]))
     }),
     binary("-", PointType, PointType, PointType, "point_sub", |v, _| {
         let (a, b) = (point(v, 0)?, point(v, 1)?);
-        made(a.x - b.x, a.y - b.y)
+        made((a.x - b.x, [a.x, b.x]), (a.y - b.y, [a.y, b.y]))
     }),
     binary(
         "<->",
@@ -41,7 +41,8 @@ pub const OPERATORS: &[Operator] = &[
         "point_distance",
         |v, _| {
             let (a, b) = (point(v, 0)?, point(v, 1)?);
-            Ok(Datum::Float8((a.x - b.x).hypot(a.y - b.y)))
+            let distance = (a.x - b.x).hypot(a.y - b.y);
+            Ok(Datum::Float8(finite(distance, &[a.x, a.y, b.x, b.y])?))
         },
     ),
     binary("<<", PointType, PointType, Bool, "point_left", |v, _| {
@@ -90,7 +91,10 @@ pub const FUNCTIONS: &[Function] = &[
         &[Float8, Float8],
         PointType,
         "construct_point",
-        |v, _| made(number(v, 0)?, number(v, 1)?),
+        |v, _| {
+            let (x, y) = (number(v, 0)?, number(v, 1)?);
+            made((x, [x, x]), (y, [y, y]))
+        },
     ),
     function(
         "box",
@@ -119,19 +123,29 @@ pub const FUNCTIONS: &[Function] = &[
     ),
     function("area", &[Rectangle], Float8, "box_area", |v, _| {
         let a = area(v, 0)?;
-        finite((a.high.x - a.low.x) * (a.high.y - a.low.y), a)
+        let (width, height) = (a.high.x - a.low.x, a.high.y - a.low.y);
+        let area = of_box(width * height, a)?;
+        match area == Datum::Float8(0.0) && width != 0.0 && height != 0.0 {
+            true => Err(Error::new("22003", "value out of range: underflow")),
+            false => Ok(area),
+        }
     }),
     function("width", &[Rectangle], Float8, "box_width", |v, _| {
         let a = area(v, 0)?;
-        finite(a.high.x - a.low.x, a)
+        of_box(a.high.x - a.low.x, a)
     }),
     function("height", &[Rectangle], Float8, "box_height", |v, _| {
         let a = area(v, 0)?;
-        finite(a.high.y - a.low.y, a)
+        of_box(a.high.y - a.low.y, a)
     }),
     function("center", &[Rectangle], PointType, "box_center", |v, _| {
         let a = area(v, 0)?;
-        made((a.high.x + a.low.x) / 2.0, (a.high.y + a.low.y) / 2.0)
+        let (x, y) = (a.high.x + a.low.x, a.high.y + a.low.y);
+        let halves = (x / 2.0, y / 2.0);
+        made(
+            (halves.0, [a.high.x, a.low.x]),
+            (halves.1, [a.high.y, a.low.y]),
+        )
     }),
 ];
 
@@ -149,17 +163,24 @@ fn holds(area: Area, point: Point) -> bool {
         && area.low.y <= point.y
 }
 
-fn made(x: f64, y: f64) -> Result<Datum> {
+/// A point of coordinates, each with those that it was made of.
+fn made(x: (f64, [f64; 2]), y: (f64, [f64; 2])) -> Result<Datum> {
+    let (x, y) = (finite(x.0, &x.1)?, finite(y.0, &y.1)?);
     Ok(Datum::Bytea(Point { x, y }.to_stored()))
 }
 
-/// A length or an area, which is too large if it is infinite and no coordinate is.
-fn finite(value: f64, of: Area) -> Result<Datum> {
-    let known = [of.high.x, of.high.y, of.low.x, of.low.y];
-    match value.is_infinite() && known.into_iter().all(f64::is_finite) {
+/// A value that is too large if it is infinite and none of those it was made of is.
+fn finite(value: f64, of: &[f64]) -> Result<f64> {
+    match value.is_infinite() && of.iter().all(|v| v.is_finite()) {
         true => Err(Error::new("22003", "value out of range: overflow")),
-        false => Ok(Datum::Float8(value)),
+        false => Ok(value),
     }
+}
+
+/// A length or an area.
+fn of_box(value: f64, of: Area) -> Result<Datum> {
+    let known = [of.high.x, of.high.y, of.low.x, of.low.y];
+    Ok(Datum::Float8(finite(value, &known)?))
 }
 
 fn bytes<'a>(values: &[DatumRef<'a>], at: usize) -> Result<&'a [u8]> {

@@ -8,6 +8,7 @@ use sqlparser::ast::{
 use super::expression::Clause;
 use super::group::{collation_of_keys, of_keys};
 use super::tree::Windows;
+use crate::bind::check_comparable;
 use crate::bind::{Typed, names};
 use crate::collate;
 use crate::error::{Error, Result};
@@ -223,7 +224,11 @@ impl Clause<'_> {
         };
         let partition = partition
             .iter()
-            .map(|e| Ok(binder.settle(binder.expr(e)?)?.expr))
+            .map(|e| {
+                let key = binder.settle(binder.expr(e)?)?;
+                check_comparable(key.ty, "equality")?;
+                Ok(key.expr)
+            })
             .collect::<Result<Vec<_>>>()?;
         let order = spec
             .order_by
