@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::func::SessionFunc;
 use crate::expr::{Expr, Func};
-use crate::types::SqlType;
+use crate::types::{Element, SqlType};
 use crate::views::functions;
 
 impl Binder<'_> {
@@ -46,8 +46,19 @@ impl Binder<'_> {
         right: &ast::Expr,
         all: bool,
     ) -> Result<Typed> {
-        let array = self.expr(right)?;
-        if let (Some(element), Some(op)) = (element_of(array.ty), super::comparison(op)) {
+        let mut array = self.expr(right)?;
+        let comparison = super::comparison(op);
+        // What is not known to be an array of anything is one of what is on the left.
+        if let (SqlType::Unknown, Some(_)) = (array.ty, comparison) {
+            let element = match self.expr(left)?.ty {
+                ty if ty.is_string() || ty == SqlType::Unknown => SqlType::Text,
+                ty => ty,
+            };
+            if let Some(element) = Element::of(element) {
+                array = self.coerce(array, SqlType::Array(element), -1, CastContext::Implicit)?;
+            }
+        }
+        if let (Some(element), Some(op)) = (element_of(array.ty), comparison) {
             return self.quantified(self.expr(left)?, op, array, element, all);
         }
         match super::comparison(op) {
