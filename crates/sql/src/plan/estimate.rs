@@ -17,6 +17,9 @@ use crate::types::SqlType;
 const UNKNOWN_ROWS: f64 = 1000.0;
 /// Guesses, where statistics say nothing.
 const RANGE_SHARE: f64 = 0.3;
+/// Of a range with both ends, such as `BETWEEN $1 AND $2`: whoever asks for one means few rows. It
+/// is PostgreSQL's guess, too.
+const BETWEEN_SHARE: f64 = 0.005;
 pub const EQUAL_SHARE: f64 = 0.005;
 /// Of a range that statistics say is empty: they may be old.
 const LEAST_RANGE_SHARE: f64 = 0.0001;
@@ -93,9 +96,12 @@ impl Estimate<'_> {
 
     /// A value within bounds.
     pub fn range(&self, column: usize, low: Option<&KeyBound>, high: Option<&KeyBound>) -> f64 {
-        self.known_range(column, low, high).unwrap_or_else(|| {
-            RANGE_SHARE.powi(i32::from(low.is_some()) + i32::from(high.is_some()))
-        })
+        self.known_range(column, low, high)
+            .unwrap_or(match (low, high) {
+                (None, None) => 1.0,
+                (Some(_), Some(_)) => BETWEEN_SHARE,
+                _ => RANGE_SHARE,
+            })
     }
 
     /// The same, if the bounds are constants, and statistics have values to compare them with.

@@ -62,3 +62,15 @@ explain select who from e where id = 5
 explain update e set who = 'x' where id > 200
 
 explain update e set who = 'x' where id > 19990
+
+create table ranged (id int primary key, k int)
+
+insert into ranged select i, i from generate_series(1, 20000) i
+
+analyze ranged
+
+prepare of_range(int, int) as select sum(k) from ranged where id between $1 and $2
+
+explain execute of_range(5, 104)
+
+execute of_range(5, 104)
