@@ -47,10 +47,14 @@ impl Binder<'_> {
         all: bool,
     ) -> Result<Typed> {
         let mut array = self.expr(right)?;
-        let comparison = super::comparison(op);
-        // What is not known to be an array of anything is one of what is on the left.
-        if let (SqlType::Unknown, Some(_)) = (array.ty, comparison) {
-            let element = match self.expr(left)?.ty {
+        let Some(op) = super::comparison(op) else {
+            return self.of_each(left, op, array, all);
+        };
+        // Bound once: a nest of these would take time exponential in its depth otherwise.
+        let left = self.expr(left)?;
+        if array.ty == SqlType::Unknown {
+            // One of what is on the left.
+            let element = match left.ty {
                 ty if ty.is_string() || ty == SqlType::Unknown => SqlType::Text,
                 ty => ty,
             };
@@ -58,12 +62,9 @@ impl Binder<'_> {
                 array = self.coerce(array, SqlType::Array(element), -1, CastContext::Implicit)?;
             }
         }
-        if let (Some(element), Some(op)) = (element_of(array.ty), comparison) {
-            return self.quantified(self.expr(left)?, op, array, element, all);
-        }
-        match super::comparison(op) {
-            None => self.of_each(left, op, array, all),
-            Some(_) => Err(Error::new(
+        match element_of(array.ty) {
+            Some(element) => self.quantified(left, op, array, element, all),
+            None => Err(Error::new(
                 "42809",
                 "op ANY/ALL (array) requires array on right side",
             )),

@@ -247,8 +247,8 @@ fn alter(core: &mut Core, name: &Qualified, change: &DomainChange) -> Result<()>
     core.define(Object::Type(Arc::new(next)))
 }
 
-/// The columns whose values are of a domain or of one over it. Those of arrays and rows are refused,
-/// as in PostgreSQL, which does not look into them.
+/// The columns whose values are of a domain or of one over it. Those of arrays and rows are
+/// refused, as in PostgreSQL, which does not look into them.
 fn columns(core: &Core, domain: &UserType) -> Result<Vec<(Arc<Table>, usize)>> {
     let dict = core.dict();
     let mut found = Vec::new();

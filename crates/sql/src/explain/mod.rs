@@ -33,8 +33,8 @@ pub(crate) use options::column_type;
 pub(crate) use traced::{Outlined, PlanStep, TracedStep, outlined, steps};
 
 /// The answer's rows, of one column: one for each line of the text, one of other formats.
-/// `whole` is the text of the EXPLAIN statement, `text` that of the statement within it, which takes
-/// the values of parameters of these types.
+/// `whole` is the text of the EXPLAIN statement, `text` that of the statement within it, which
+/// takes the values of parameters of these types.
 pub fn run(
     session: &mut SqlSession,
     whole: &str,

@@ -1,5 +1,5 @@
-//! Functions whose names have a schema before them and are words that the parser takes for a form of
-//! its own, `pg_catalog.ceil(1.5)`: there they are names.
+//! Functions whose names have a schema before them and are words that the parser takes for a form
+//! of its own, `pg_catalog.ceil(1.5)`: there they are names.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};

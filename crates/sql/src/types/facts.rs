@@ -58,7 +58,8 @@ impl SqlType {
             SqlType::Money => facts([790, 791], ["money", "money"], 8, "N", "d", "p"),
             SqlType::JsonPath => facts([4072, 4073], ["jsonpath", "jsonpath"], -1, "U", "i", "x"),
             SqlType::Point => facts([600, 1017], ["point", "point"], 16, "G", "d", "p"),
-            // Of boxes there are no arrays, whose elements PostgreSQL writes with a semicolon between.
+            // Of boxes there are no arrays: PostgreSQL writes their elements with a semicolon
+            // between.
             SqlType::Rectangle => facts([603, 0], ["box", "box"], 32, "G", "d", "p"),
             SqlType::Range(of) => {
                 let align = if of.is_long() { "d" } else { "i" };
