@@ -30,9 +30,9 @@ fn work(number: u64, stop: &AtomicBool) -> [u64; WAITS.len() + 1] {
         let (event, longest) = WAITS[next(WAITS.len() as u64) as usize];
         let pause = Duration::from_micros(next(longest));
         wait::during(event, [0; 3], || std::thread::park_timeout(pause));
-        // The rest is work.
-        let until = Instant::now() + Duration::from_micros(next(100));
-        while Instant::now() < until {}
+        // Work, as far as a sample can tell: no wait. Nothing is computed, so that the sampler
+        // gets a processor whatever the sessions do.
+        std::thread::park_timeout(Duration::from_micros(next(2000)));
     }
     let all = began.elapsed().as_nanos() as u64;
     let waits = WAITS.map(|(event, _)| guard.session().counters.wait_ns(event));
