@@ -8,6 +8,7 @@ pub mod cursors;
 mod kill;
 mod layers;
 mod level;
+mod logged;
 mod measured;
 mod metered;
 mod modes;
