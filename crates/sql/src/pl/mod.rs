@@ -28,6 +28,7 @@ mod statement;
 mod trigger;
 mod value;
 
+pub(crate) use statement::Discard;
 
 use std::collections::HashMap;
 use std::sync::Arc;

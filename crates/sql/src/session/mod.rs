@@ -34,6 +34,7 @@ mod timed;
 mod timeout;
 mod times;
 mod traced;
+mod traced_within;
 mod transaction;
 mod utility;
 mod within;
