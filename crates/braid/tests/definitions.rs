@@ -59,7 +59,9 @@ fn a_schema_with_a_table_on_its_way_is_not_dropped() {
     let e = two.batch_execute("drop schema public").expect_err("held");
     assert_eq!(code(&e), "55P03");
     one.batch_execute("commit").expect("a commit");
-    let e = two.batch_execute("drop schema public").expect_err("a table");
+    let e = two
+        .batch_execute("drop schema public")
+        .expect_err("a table");
     assert_eq!(code(&e), "2BP01");
 }
 

@@ -49,8 +49,8 @@ use styles::{DateStyle, IntervalStyle};
 use zone::TimeZone;
 
 pub use float::{parse_float8, write_rounded};
-pub use number::parse_integer;
 use number::FromBinary;
+pub use number::parse_integer;
 
 /// Longest text of a numeric that is read at all: reading takes time with the square of the length. Sign, digits before and after the point, exponent.
 const MAX_NUMERIC_BYTES: usize = 1 + 131_072 + 1 + 16_383 + 16;

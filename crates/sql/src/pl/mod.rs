@@ -39,8 +39,8 @@ use ::block::value::{Datum, DatumRef};
 use engine::Sees;
 use sqlparser::ast::DataType;
 
-use crate::dict::{Function, Picture, Table};
 use crate::dict::function::{Language, Volatility};
+use crate::dict::{Function, Picture, Table};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::exec::transitions::TransitionTable;

@@ -38,10 +38,7 @@ pub fn delay<'t>(list: &mut Vec<Item<'t>>, conditions: &mut Vec<Expr>) -> Vec<De
     delayed
 }
 
-fn waiting<'t>(
-    list: &[Item<'t>],
-    conditions: &[Expr],
-) -> Option<(usize, &'t From, Delayed<'t>)> {
+fn waiting<'t>(list: &[Item<'t>], conditions: &[Expr]) -> Option<(usize, &'t From, Delayed<'t>)> {
     list.iter().enumerate().find_map(|(at, item)| {
         let Kind::Outer {
             full: false,
