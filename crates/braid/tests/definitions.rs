@@ -47,7 +47,7 @@ fn the_schema_public_is_dropped_and_made_on_any_instance() {
     }
 }
 
-/// Whoever makes a table in `public` keeps it from being dropped until the transaction ends.
+/// A table that is made in `public` keeps the schema from being dropped until its transaction ends.
 #[test]
 fn a_schema_with_a_table_on_its_way_is_not_dropped() {
     let database = up("on-its-way");
