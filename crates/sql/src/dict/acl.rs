@@ -106,6 +106,7 @@ pub enum Kind {
     Function,
     Schema,
     Type,
+    LargeObject,
 }
 
 impl Kind {
@@ -124,6 +125,7 @@ impl Kind {
             Kind::Function => P::EXECUTE,
             Kind::Schema => P::USAGE.and(P::CREATE),
             Kind::Type => P::USAGE,
+            Kind::LargeObject => P::SELECT.and(P::UPDATE),
         }
     }
 
@@ -131,7 +133,9 @@ impl Kind {
     fn of_everybody(self) -> Privileges {
         use Privileges as P;
         match self {
-            Kind::Table | Kind::Column | Kind::Sequence | Kind::Schema => P::NONE,
+            Kind::Table | Kind::Column | Kind::Sequence | Kind::Schema | Kind::LargeObject => {
+                P::NONE
+            }
             Kind::Database => P::TEMPORARY.and(P::CONNECT),
             Kind::Function => P::EXECUTE,
             Kind::Type => P::USAGE,

@@ -130,6 +130,11 @@ static ALL: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     all.collect()
 });
 
+/// The function of a number, if Braid has it.
+pub fn of_number(oid: u32) -> Option<&'static Procedure> {
+    ALL.iter().find(|p| p.oid == oid).filter(|p| p.is_there())
+}
+
 /// A line: number, name, kind (`f`, `a`, `w`), whether it gives rows, type of the result, types of
 /// the arguments, volatility, whether it is strict, type of what is variadic, whether it is always
 /// there, cost, rows, parallel safety, whether it is leakproof, number of defaults, types, modes
