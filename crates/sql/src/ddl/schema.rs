@@ -112,16 +112,7 @@ fn check_not_required(name: &str) -> Result<()> {
 }
 
 pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
-<<<<<<< HEAD
-=======
     check_not_required(name)?;
-    // As dumps give it the owner that it has.
-    if let (Some(PUBLIC), Change::Owner(to)) = (core.dict().schema(name), change)
-        && core.new_owner(to, FIRST_SUPERUSER, 0, "schema public")? == FIRST_SUPERUSER
-    {
-        return Ok(Tag::Plain("ALTER SCHEMA"));
-    }
->>>>>>> lead/main
     let found = core.locked_schema(name, TableLock::AccessExclusive)?;
     let found = found.ok_or_else(|| names::no_schema(name))?;
     core.check_owner(found.owner, format!("schema {name}"))?;
