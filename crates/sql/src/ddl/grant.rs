@@ -278,7 +278,6 @@ fn grant(core: &mut Core, target: &Target, change: &Change) -> Result<()> {
     core.claim_name(&format!("privileges on {}", target.oid))?;
     // It is not dropped meanwhile. What every database has never is.
     let stays = [
-        crate::dict::path::PUBLIC,
         crate::dict::path::PG_CATALOG,
         crate::dict::path::INFORMATION_SCHEMA,
         DATABASE,

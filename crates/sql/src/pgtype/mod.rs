@@ -49,6 +49,7 @@ use styles::{DateStyle, IntervalStyle};
 use zone::TimeZone;
 
 pub use float::{parse_float8, write_rounded};
+use number::FromBinary;
 pub use number::parse_integer;
 
 /// Longest text of a numeric that is read at all: reading takes time with the square of the length. Sign, digits before and after the point, exponent.
@@ -346,7 +347,10 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
         SqlType::Int2Vector | SqlType::OidVector => vectors::binary_in(ty, bytes, encoding)?,
         SqlType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
-        SqlType::Numeric => Datum::Numeric(parse_numeric(&number::read_numeric_binary(bytes)?)?),
+        SqlType::Numeric => Datum::Numeric(match number::read_numeric_binary(bytes)? {
+            FromBinary::Short(n) => n.into(),
+            FromBinary::Text(text) => parse_numeric(&text)?,
+        }),
         SqlType::Text
         | SqlType::Varchar
         | SqlType::Char
@@ -424,7 +428,7 @@ pub fn binary_out(
         }
         DatumRef::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
-        DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
+        DatumRef::Numeric(v) => number::write_numeric_binary(out, v),
         DatumRef::Text(v) if ty == SqlType::JsonPath => jsonpath::binary_out(v, encoding, out)?,
         DatumRef::Text(v) if ty == SqlType::InternalChar => out.push(vectors::byte_of_char(v)),
         DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),
