@@ -125,6 +125,12 @@ impl Binder<'_> {
         {
             return Ok(found);
         }
+        if let Some(found) = self.variadic_range(&name, f)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.own_range_call(f)? {
+            return Ok(found);
+        }
         if let Some(found) = self.oracle_call(&name, f)? {
             return Ok(found);
         }
@@ -184,7 +190,7 @@ impl Binder<'_> {
         self.call(&name.name, args)
     }
 
-    fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {
+    pub(super) fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {
         match &f.args {
             FunctionArguments::None => Ok(Vec::new()),
             FunctionArguments::List(list)

@@ -117,6 +117,7 @@ impl Dict {
             Address::Function(oid) => {
                 let mut found = self.callers(oid);
                 found.extend(self.casts_needing(&[oid]));
+                found.extend(self.ranges_measured_by(oid));
                 found
             }
             Address::Type(oid) => self.of_type(oid),
@@ -225,6 +226,17 @@ impl Dict {
         });
         let each = casts.map(|what| Dependent { what, auto: false });
         each.collect()
+    }
+
+    /// Range types whose bounds a function tells the distance of.
+    fn ranges_measured_by(&self, function: u32) -> Vec<Dependent> {
+        let types = self.maps.needing(function).filter_map(|o| match o {
+            Object::Type(t) if t.range.as_ref()?.difference == function => {
+                Some(Address::Type(t.oid))
+            }
+            _ => None,
+        });
+        types.map(|what| Dependent { what, auto: false }).collect()
     }
 
     /// Generated columns that are made of a column.
@@ -420,6 +432,7 @@ impl Dict {
             Object::Function(f) => Some(Address::Function(f.oid)),
             Object::Type(t) => {
                 let base = t.domain.as_ref().map(|d| d.base);
+                let base = base.or(t.range.as_ref().map(|r| r.subtype));
                 base.filter(|base| numbers.contains(base))
                     .map(|_| Address::Type(t.oid))
             }
@@ -428,6 +441,12 @@ impl Dict {
         });
         let all = columns.chain(attributes).chain(others);
         let mut found: Vec<Dependent> = all.map(|what| Dependent { what, auto: false }).collect();
+        // Multiranges go with their ranges.
+        let range = self.user_type_by_oid(oid).and_then(|t| t.range.as_ref());
+        found.extend(range.map(|r| Dependent {
+            what: Address::Type(r.multirange),
+            auto: true,
+        }));
         for naming in numbers.iter().flat_map(|number| self.naming(*number)) {
             if !found.contains(&naming) {
                 found.push(naming);

@@ -40,6 +40,7 @@ mod operators;
 mod overriding;
 pub mod policy;
 mod qualified;
+pub mod range_type;
 mod reserved;
 pub mod role;
 mod routine;

@@ -59,7 +59,7 @@ mod triggers;
 mod types;
 mod updatable;
 mod usage;
-mod user_functions;
+pub mod user_functions;
 pub mod viewdef;
 mod zones;
 

@@ -279,7 +279,8 @@ pub fn find_with_arguments(dict: &Dict, text: &str) -> Result<u32> {
     user_functions::find_procedure(dict, &path, &types, text)
 }
 
-fn by_number(number: u32) -> Option<&'static Procedure> {
+/// A function that every database has.
+pub fn by_number(number: u32) -> Option<&'static Procedure> {
     KNOWN.numbered(number)
 }
 
