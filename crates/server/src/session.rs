@@ -14,7 +14,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
+use sql::{
+    Completion, CopyIn, Error, Portal, Reread, SqlSession, Statement, Tag, TxStatus, pgtype,
+};
 use wait::session::State;
 
 use crate::backend::{self, Formats, Severity};
@@ -63,6 +65,25 @@ pub(crate) struct OpenPortal {
     pub(crate) formats: Formats,
     /// Whether the portal ran to its end. Executing it again gives nothing.
     pub(crate) done: bool,
+}
+
+/// The text of a Query message.
+struct Whole<'t> {
+    /// As it is run.
+    read: &'t str,
+    /// What that was made of, if not of the client's text alone.
+    reread: Option<&'t Reread>,
+}
+
+impl Whole<'_> {
+    /// An error of a piece, whose position is counted in the client's text.
+    fn error(&self, error: Error, piece: &str) -> Error {
+        let error = error.within(self.read, piece);
+        match self.reread {
+            Some(reread) => reread.error(error),
+            None => error,
+        }
+    }
 }
 
 impl Portals {
@@ -379,7 +400,15 @@ impl<'r> Session<'r> {
                 return self.end_query(Some(error), output);
             }
         };
-        let pieces = self.sql.split(&text);
+        let reread = match self.sql.reread(&text) {
+            Ok(reread) => reread,
+            Err(error) => {
+                self.sql.fail();
+                return self.end_query(Some(error), output);
+            }
+        };
+        let read = reread.as_ref().map_or(&*text, |read| read.text.as_str());
+        let pieces = self.sql.split(read);
         if pieces.is_empty() {
             output.buffer.extend_from_slice(backend::EMPTY_QUERY);
             return self.end_query(None, output);
@@ -387,14 +416,15 @@ impl<'r> Session<'r> {
         if pieces.len() > 1 {
             self.sql.begin_multi();
         }
-        self.run_pieces(Some(&text), &pieces, output)
+        let reread = reread.as_ref();
+        self.run_pieces(Some(Whole { read, reread }), &pieces, output)
     }
 
     /// Runs the statements of a Query until its end, an error, or a COPY FROM STDIN, which takes
     /// over. Positions of errors are told in the whole message, if it is still there.
     fn run_pieces(
         &mut self,
-        message: Option<&str>,
+        message: Option<Whole<'_>>,
         pieces: &[&str],
         output: &mut Output,
     ) -> Handled {
@@ -410,7 +440,7 @@ impl<'r> Session<'r> {
                 }
                 Err(error) => {
                     let error = match message {
-                        Some(message) => error.within(message, piece),
+                        Some(message) => message.error(error, piece),
                         None => error,
                     };
                     return self.end_query(Some(error), output);

@@ -6,6 +6,7 @@ pub mod alter_constraint;
 pub mod alter_session;
 mod arbiters;
 pub mod arrays;
+pub mod backslashes;
 mod block;
 pub mod by_number;
 pub mod cast;

@@ -22,6 +22,7 @@ mod counters;
 mod dba;
 pub mod definition;
 pub mod describe;
+mod described;
 mod domains;
 mod empty;
 mod everywhere;
