@@ -5,6 +5,7 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
 use super::json::check_compared;
+use super::listed::is_listed;
 use super::named::has_named;
 use super::operator_call::is_behind_operator;
 use super::user_call::Value;
@@ -184,6 +185,12 @@ impl Binder<'_> {
         if is_behind_operator(&name.name) {
             return match self.call(&name.name, args.clone()) {
                 Err(e) if e.sqlstate() == "42883" => self.operator_call(&name.name, args)?.ok_or(e),
+                called => called,
+            };
+        }
+        if is_listed(&name.name) {
+            return match self.call(&name.name, args.clone()) {
+                Err(e) if e.sqlstate() == "42883" => self.listed_call(&name.name, &args)?.ok_or(e),
                 called => called,
             };
         }

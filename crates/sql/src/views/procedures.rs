@@ -238,6 +238,11 @@ pub fn missing(text: &str) -> Error {
     Error::new("42883", format!("function \"{text}\" does not exist"))
 }
 
+/// The functions of a name that there may be.
+pub fn of_name(name: &str) -> impl Iterator<Item = &'static Procedure> {
+    KNOWN.by_name.get(name).into_iter().flatten().copied()
+}
+
 /// The only function of that name.
 pub fn find(name: &str, text: &str) -> Result<u32> {
     let mut found = KNOWN.named(name);
