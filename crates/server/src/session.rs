@@ -14,9 +14,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sql::{
-    Completion, CopyIn, Error, Portal, Reread, SqlSession, Statement, Tag, TxStatus, pgtype,
-};
+use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
 use wait::session::State;
 
 use crate::backend::{self, Formats, Severity};
@@ -25,6 +23,7 @@ use crate::client::{Connection, Ending};
 use crate::connection::{Input, InputEnd, Output};
 use crate::message::{self, Frontend, Target, Violation};
 use crate::registry::Entry;
+use crate::reread::Whole;
 use crate::sink::ResultSink;
 
 /// The reason why a session ended, for the thread that ran it.
@@ -65,25 +64,6 @@ pub(crate) struct OpenPortal {
     pub(crate) formats: Formats,
     /// Whether the portal ran to its end. Executing it again gives nothing.
     pub(crate) done: bool,
-}
-
-/// The text of a Query message.
-struct Whole<'t> {
-    /// As it is run.
-    read: &'t str,
-    /// What that was made of, if not of the client's text alone.
-    reread: Option<&'t Reread>,
-}
-
-impl Whole<'_> {
-    /// An error of a piece, whose position is counted in the client's text.
-    fn error(&self, error: Error, piece: &str) -> Error {
-        let error = error.within(self.read, piece);
-        match self.reread {
-            Some(reread) => reread.error(error),
-            None => error,
-        }
-    }
 }
 
 impl Portals {

@@ -390,8 +390,10 @@ fn of_type(cx: &Context, t: &UserType) -> Rows {
         ]
     };
     let own = (PG_TYPE, t.oid, 0);
-    // Arrays are their elements' type.
-    let made = |number: u32| Some((PG_TYPE, cx.dict.user_type_by_oid(number)?.oid));
+    let made = |number: u32| {
+        let is_made = SqlType::from_oid(number).is_none();
+        is_made.then_some((PG_TYPE, number))
+    };
     let mut rows = Rows::new();
     let below = t.domain.iter().map(|d| d.base);
     let below = below.chain(t.range.iter().map(|r| r.subtype));
