@@ -156,3 +156,171 @@ fn a_slow_statement_is_logged_with_what_it_waited_for() {
     assert!(log.contains("statement: select 1 / 0  (failed; "), "{log}");
     database.verify();
 }
+
+/// The lines from the one with `part` on, with those that belong to it.
+fn message<'l>(log: &'l str, part: &str) -> Vec<&'l str> {
+    let from_there = log.lines().skip_while(|line| !line.contains(part));
+    let mut lines = from_there.peekable();
+    let first = lines.next().unwrap_or_else(|| panic!("{part}: {log}"));
+    let own = lines.take_while(|line| line.starts_with('\t'));
+    std::iter::once(first).chain(own).collect()
+}
+
+#[test]
+fn errors_of_statements_are_logged_with_session_state_and_text() {
+    let database = Database::up("log-errors", 1, &["--buffer-cache", "32MB"]);
+    let mut one = database.client(1);
+    one.batch_execute("create table t (id int primary key); insert into t values (1)")
+        .expect("a table");
+    one.batch_execute("select 1;\nselect 1 / 0")
+        .expect_err("22012");
+    one.execute("insert into t values ($1)", &[&1_i32])
+        .expect_err("23505");
+    one.batch_execute("selct 2").expect_err("42601");
+    // What is wrong may have a password in it, in the statement and in what is said of it.
+    let secret = "alter role nobody password 'unspeakable' fast";
+    one.batch_execute(secret).expect_err("42601");
+    let runs = format!(
+        "do $$ begin execute '{}'; end $$",
+        secret.replace('\'', "''")
+    );
+    one.batch_execute(&runs).expect_err("42601");
+    let raises =
+        "do $$ begin raise log 'kept %', 1; raise warning 'beware'; raise notice 'no'; end $$";
+    one.batch_execute(raises).expect("do");
+    let log = || file(&database, "instance-1.log");
+    let zero = message(&log(), "22012").join("\n");
+    let (head, rest) = zero.split_once('\n').expect("more lines");
+    assert!(
+        head.contains(" ERROR session ") && head.contains(" of role "),
+        "{zero}"
+    );
+    assert!(head.ends_with(": 22012 division by zero"), "{zero}");
+    assert_eq!(rest, "\tSTATEMENT: select 1;\n\tselect 1 / 0");
+    let again = log();
+    let double = message(&again, "23505");
+    assert_eq!(
+        double[1..],
+        [
+            "\tDETAIL: Key (id)=(1) already exists.",
+            "\tSTATEMENT: insert into t values ($1)"
+        ]
+    );
+    let syntax = message(
+        &again,
+        "42601 syntax error at or near \"selct\" at character 1",
+    );
+    assert_eq!(syntax[1..], ["\tSTATEMENT: selct 2"]);
+    assert!(
+        again.contains("STATEMENT: alter role nobody password '***' fast"),
+        "{again}"
+    );
+    assert!(!again.contains("unspeakable"), "{again}");
+    assert!(
+        message(&again, "00000 kept 1")[0].contains(" INFO  session "),
+        "{again}"
+    );
+    assert!(
+        message(&again, "01000 beware")[0].contains(" WARN  session "),
+        "{again}"
+    );
+    assert!(!again.contains("00000 no"), "{again}");
+    // Each parameter takes away or adds something.
+    one.batch_execute("set log_error_verbosity = terse; set log_min_error_statement = panic")
+        .expect("set");
+    one.batch_execute("insert into t values (1), (1)")
+        .expect_err("23505");
+    one.batch_execute("set log_min_messages = fatal")
+        .expect("set");
+    one.batch_execute("select 1 % 0").expect_err("22012");
+    let more = log()[again.len()..].to_string();
+    assert_eq!(message(&more, "23505").len(), 1, "{more}");
+    assert!(!more.contains("22012"), "{more}");
+    one.batch_execute("reset all; set log_error_verbosity = verbose")
+        .expect("set");
+    one.batch_execute("insert into t values (1)")
+        .expect_err("23505");
+    let all = log();
+    let verbose = message(&all[again.len() + more.len()..], "23505");
+    assert!(verbose.contains(&"\tTABLE NAME: t"), "{verbose:?}");
+    assert!(
+        verbose.contains(&"\tCONSTRAINT NAME: t_pkey"),
+        "{verbose:?}"
+    );
+}
+
+#[test]
+fn statements_are_logged_by_their_class_and_how_long_each_took() {
+    let database = Database::up("log-statement", 1, &["--buffer-cache", "32MB"]);
+    let mut one = database.client(1);
+    one.batch_execute("create table t (id int primary key); create role r login")
+        .expect("a table");
+    let mut from = file(&database, "instance-1.log").len();
+    let mut of_class = |class: &str, user: &str| {
+        one.batch_execute(&format!("alter role {user} set log_statement = {class}"))
+            .expect("alter role");
+        let mut other = database.client(1);
+        other.batch_execute("create table u ()").expect("create");
+        other.batch_execute("begin; delete from t").expect("delete");
+        other
+            .batch_execute("prepare p as insert into t values ($1)")
+            .expect("prepare");
+        other.batch_execute("execute p(1)").expect("execute");
+        other
+            .execute("insert into t values ($1)", &[&2_i32])
+            .expect("insert");
+        other.batch_execute("select 40 + 2").expect("select");
+        other
+            .batch_execute("explain analyze delete from t")
+            .expect("explain");
+        other.batch_execute("rollback; drop table u").expect("drop");
+        let log = file(&database, "instance-1.log");
+        let told: String = log[from..].to_string();
+        from = log.len();
+        let lines = told
+            .lines()
+            .filter_map(|line| match line.split_once("statement: ") {
+                Some((_, text)) => Some(text.to_string()),
+                None => line.strip_prefix("\tDETAIL: ").map(str::to_string),
+            });
+        lines.collect::<Vec<_>>()
+    };
+    let user = "current_user";
+    assert_eq!(of_class("none", user), Vec::<String>::new());
+    assert_eq!(of_class("ddl", user), ["create table u ()", "drop table u"]);
+    let written = [
+        "create table u ()",
+        "delete from t",
+        "prepare p as insert into t values ($1)",
+        "execute p(1)",
+        "prepare: insert into t values ($1)",
+        "insert into t values ($1)",
+        "parameters: $1 = '2'",
+        "explain analyze delete from t",
+        "drop table u",
+    ];
+    assert_eq!(of_class("mod", user), written);
+    let all = of_class("all", user);
+    assert!(all.contains(&"select 40 + 2".to_string()), "{all:?}");
+    assert!(all.contains(&"begin".to_string()), "{all:?}");
+    one.batch_execute("alter role current_user reset log_statement")
+        .expect("reset");
+    // A user who is none of the superusers may not change it.
+    one.batch_execute("set role r").expect("set role");
+    let refused = one
+        .batch_execute("set log_statement = 'all'")
+        .expect_err("42501");
+    assert_eq!(refused.code().map(|c| c.code()), Some("42501"));
+    one.batch_execute("reset role; set log_duration = on; select 7")
+        .expect("set");
+    let log = file(&database, "instance-1.log");
+    let took = log
+        .lines()
+        .filter(|l| l.contains(": duration: "))
+        .collect::<Vec<_>>();
+    assert!(
+        !took.is_empty() && took.iter().all(|l| l.ends_with(" ms")),
+        "{took:?}"
+    );
+    assert!(!log.contains("select 7"), "{log}");
+}

@@ -153,6 +153,154 @@ fn a_session_is_traced_as_the_event_says() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
+/// The calls of statements at a depth, as text, kind and rows, in the order of the file.
+fn calls_at(records: &[Record], depth: u32) -> Vec<(String, CallKind, u64)> {
+    let text = |number: u64| {
+        let of = |r: &Record| match r {
+            Record::Cursor(c) if c.number == number => Some(c.text.clone()),
+            _ => None,
+        };
+        records.iter().find_map(of).expect("a cursor of each call")
+    };
+    let calls = records.iter().filter_map(|r| match r {
+        Record::Call(c) if c.depth == depth => Some((text(c.cursor), c.kind, c.rows)),
+        _ => None,
+    });
+    calls.collect()
+}
+
+const BODIES: &str = "
+    create table t(a int primary key, b int);
+    insert into t select g, g from generate_series(1, 100) g;
+    create function total(low int) returns bigint language sql as
+        'select sum(b) from t where a >= low';
+    create function f(n int) returns bigint language plpgsql as $$
+    declare
+        c cursor for select a from t order by a;
+        x int;
+        s bigint := 0;
+    begin
+        for i in 1..n loop
+            update t set b = b + 1 where a = i;
+        end loop;
+        for x in select a from t where a <= 10 loop
+            s := s + x;
+        end loop;
+        open c;
+        fetch c into x;
+        fetch c into x;
+        close c;
+        execute 'insert into t values (1000 + $1, 0)' using n;
+        perform pg_sleep(0.05);
+        perform total(1000);
+        return s + total(1000);
+    end $$;";
+
+#[test]
+fn statements_within_functions_are_cursors_one_deeper() {
+    let db = up("within");
+    let mut client = db.client(1);
+    run(&mut client, BODIES);
+    run(
+        &mut client,
+        "alter session set events '10046 trace name context forever, level 8'",
+    );
+    let call = "select f(3) as called, a from t where a = 7";
+    for _ in 0..2 {
+        run(&mut client, &format!("begin; {call}; rollback"));
+    }
+    run(
+        &mut client,
+        "alter session set events '10046 trace name context off'",
+    );
+    let path = file_of(&mut client);
+    let records = read(&path);
+    let of = |text: &str| {
+        let all = calls_at(&records, 1);
+        let own = all.into_iter().filter(|(of, ..)| of.trim() == text);
+        own.map(|(_, kind, rows)| (kind, rows)).collect::<Vec<_>>()
+    };
+    use CallKind::{Exec, Fetch, Parse};
+    // It is planned once, and executed in both calls.
+    let update = of("update t set b = b + 1 where a = i");
+    assert_eq!(update[0], (Parse, 0));
+    assert_eq!(update[1..], [(Exec, 1); 6]);
+    let looped = of("select a from t where a <= 10");
+    assert_eq!(looped[..3], [(Parse, 0), (Exec, 0), (Fetch, 10)]);
+    let cursor = of("select a from t order by a");
+    assert_eq!(cursor[..4], [(Parse, 0), (Exec, 0), (Fetch, 1), (Fetch, 1)]);
+    // What EXECUTE runs is parsed each time.
+    let text = of("insert into t values (1000 + $1, 0)");
+    assert_eq!(text, [(Parse, 0), (Exec, 1), (Parse, 0), (Exec, 1)]);
+    // An expression that reads nothing is no statement; one that waits, and PERFORM, are.
+    assert!(of("SELECT s + x").is_empty());
+    assert_eq!(of("SELECT pg_sleep(0.05)")[1..3], [(Exec, 0), (Fetch, 1)]);
+    let deeper = calls_at(&records, 2);
+    assert!(deeper.contains(&("select sum(b) from t where a >= low".to_string(), Fetch, 1)));
+    a_call_has_what_it_caused(&records);
+    let report = braid(&["tkprof", &path]);
+    let report = said(&report);
+    assert!(report.contains("(recursive depth: 1)"), "{report}");
+    let sleep = report
+        .split("SELECT pg_sleep(0.05)")
+        .nth(1)
+        .expect("it is there");
+    let sleep = sleep.split("*****").next().unwrap_or_default();
+    assert!(
+        sleep.contains("PL/SQL lock timer") || sleep.contains("leep"),
+        "{sleep}"
+    );
+    adds_up(&report, &records);
+}
+
+/// Each call of a client has at least the time and blocks of the calls one deeper before it.
+fn a_call_has_what_it_caused(records: &[Record]) {
+    let (mut caused, mut calls) = ((0, 0), 0);
+    for record in records {
+        let Record::Call(call) = record else { continue };
+        let own = (
+            call.counts.elapsed_us,
+            call.counts.query + call.counts.current,
+        );
+        match call.depth {
+            0 => {
+                // Each time is cut to microseconds.
+                assert!(
+                    own.0 + 100 >= caused.0 && own.1 >= caused.1,
+                    "{call:?}: {caused:?}"
+                );
+                calls += usize::from(caused.1 > 0);
+                caused = (0, 0);
+            }
+            1 => caused = (caused.0 + own.0, caused.1 + own.1),
+            _ => {}
+        }
+    }
+    assert_eq!(calls, 2, "the fetch of each call has caused some");
+}
+
+/// The totals of the report, recursive and not, have every block once.
+fn adds_up(report: &str, records: &[Record]) {
+    let gets = |title: &str| {
+        let part = report.split(title).nth(1).expect("the totals");
+        let line = part
+            .lines()
+            .find(|l| l.starts_with("total"))
+            .expect("a total");
+        let field = |at: usize| line.split_whitespace().nth(at).and_then(|f| f.parse().ok());
+        let (query, current): (Option<u64>, Option<u64>) = (field(5), field(6));
+        query.expect("query") + current.expect("current")
+    };
+    let told = [" FOR ALL NON-RECURSIVE", " FOR ALL RECURSIVE"].map(gets);
+    let of_clients = |r: &Record| match r {
+        Record::Call(c) if c.depth == 0 => c.counts.query + c.counts.current,
+        _ => 0,
+    };
+    let all: u64 = records.iter().map(of_clients).sum();
+    assert!(told[1] > 0, "{report}");
+    assert_eq!(told[0] + told[1], all, "{report}");
+}
+
 fn values(record: &Record) -> Option<(u64, &str)> {
     match record {
         Record::Binds { cursor, binds } => Some((*cursor, binds[0].value.as_deref()?)),

@@ -77,6 +77,20 @@ impl Arriving<'_> {
         Ok((session, connection))
     }
 
+    /// Logs why a client is not let in. That it did not know its password is logged where it is
+    /// found out.
+    pub fn log_refusal(&self, error: &Error) {
+        if self.served.database.get().is_some() && error.sqlstate() != "28P01" {
+            let (user, service) = (&self.startup.user, &self.startup.database);
+            tracing::warn!(
+                "a client of {} is not let in as {user:?} to {service:?}: {} {}",
+                self.peer,
+                error.sqlstate(),
+                error.message()
+            );
+        }
+    }
+
     fn database(&self) -> Result<&Arc<Database>, Error> {
         let database = self.served.database.get();
         database.ok_or_else(|| Error::new("57P03", "the database system is starting up"))

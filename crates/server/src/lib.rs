@@ -17,6 +17,7 @@ mod client;
 mod connection;
 mod door;
 mod extended;
+mod failures;
 mod guesses;
 mod listener;
 mod listening;

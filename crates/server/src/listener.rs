@@ -332,6 +332,7 @@ fn connection(
                 debug_assert!(matches!(end, End::Client | End::Told));
             }
             Err(Refusal::Told(error)) => {
+                arriving.log_refusal(&error);
                 let _: Option<()> = refuse(&error, &mut output);
             }
             Err(Refusal::Gone) => {}

@@ -43,9 +43,9 @@ pub struct Session<'r> {
     /// The client's socket, which parameters set up.
     connection: Connection,
     /// Whether an error was answered, and all is skipped up to the next Sync.
-    skipping: bool,
+    pub(crate) skipping: bool,
     /// Whether it is shown at work.
-    is_active: bool,
+    pub(crate) is_active: bool,
     copy: Option<CopyUnderWay>,
     /// What wakes it for notifications, once it listens.
     pub(crate) bell: Option<Arc<Bell>>,
@@ -188,7 +188,10 @@ impl<'r> Session<'r> {
                     Ok(()) if output.is_broken() => Err(End::Client),
                     Ok(()) => Ok(()),
                     Err(Fault::End(end)) => Err(end),
-                    Err(Fault::Sql(error)) => self.fail(error, output),
+                    Err(Fault::Sql(error)) => {
+                        let statement = self.statement_of(bytes);
+                        self.fail(error, statement.as_deref(), output)
+                    }
                 }
             }
             Ok(None) => self.receive(input, output),
@@ -311,16 +314,6 @@ impl<'r> Session<'r> {
         }
     }
 
-    /// Answers an error of the extended protocol, and skips to the next Sync.
-    fn fail(&mut self, error: Error, output: &mut Output) -> Result<(), End> {
-        self.go_on(output)?;
-        self.skipping = true;
-        self.portals.retain(|portal| !self.sql.is_lost(portal));
-        self.drain_messages(output);
-        self.error_response(Severity::Error, &error, output);
-        output.flush().map_err(|_| End::Client)
-    }
-
     fn sync(&mut self, output: &mut Output) -> Handled {
         self.skipping = false;
         self.ready(output)
@@ -328,14 +321,15 @@ impl<'r> Session<'r> {
 
     /// Ends the implicit transaction, sends ReadyForQuery with the state of the transaction, and
     /// sends all output.
-    fn ready(&mut self, output: &mut Output) -> Handled {
+    pub(crate) fn ready(&mut self, output: &mut Output) -> Handled {
         let status = match self.sql.sync() {
             Ok(status) => status,
             Err(error) => {
                 // A commit may have been cancelled for that.
                 self.go_on(output)?;
                 self.drain_messages(output);
-                self.error_response(Severity::Error, &error, output);
+                let statement = self.sql.shown_text();
+                self.error_response(Severity::Error, &error, statement.as_deref(), output);
                 self.sql.status()
             }
         };
@@ -423,7 +417,7 @@ impl<'r> Session<'r> {
                         Some(message) => message.error(error, piece),
                         None => error,
                     };
-                    return self.end_query(Some(error), output);
+                    return self.fail_query(&error, Some(message.unwrap_or(piece)), output);
                 }
             }
         }
@@ -486,13 +480,10 @@ impl<'r> Session<'r> {
     }
 
     fn end_query(&mut self, error: Option<Error>, output: &mut Output) -> Handled {
-        if let Some(error) = error {
-            self.go_on(output)?;
-            self.portals.retain(|portal| !self.sql.is_lost(portal));
-            self.drain_messages(output);
-            self.error_response(Severity::Error, &error, output);
+        match error {
+            Some(error) => self.fail_query(&error, None, output),
+            None => self.ready(output),
         }
-        self.ready(output)
     }
 
     pub(crate) fn begin_copy(
@@ -517,7 +508,7 @@ impl<'r> Session<'r> {
                 // The client goes on sending until it reads the error. What comes until then is
                 // dropped.
                 Err(error) => match self.copy.take().and_then(|under_way| under_way.query) {
-                    Some(_) => self.end_query(Some(error), output),
+                    Some(_) => self.fail_copy(&error, output),
                     None => Err(Fault::Sql(error)),
                 },
             },
@@ -565,7 +556,7 @@ impl<'r> Session<'r> {
                 self.complete(tag, output);
                 Ok(())
             }
-            (Err(error), Some(_)) => self.end_query(Some(error), output),
+            (Err(error), Some(_)) => self.fail_copy(&error, output),
             (Err(error), None) => Err(Fault::Sql(error)),
         }
     }
@@ -586,7 +577,7 @@ impl<'r> Session<'r> {
 
     /// Fails if the session is to end. The client is told why, unless it is gone.
     #[inline]
-    fn go_on(&mut self, output: &mut Output) -> Result<(), End> {
+    pub(crate) fn go_on(&mut self, output: &mut Output) -> Result<(), End> {
         match self.entry.ending() {
             None => Ok(()),
             Some(why) => Err(self.ended(why, output)),
@@ -601,18 +592,6 @@ impl<'r> Session<'r> {
         let message = "terminating connection due to administrator command";
         self.tell_fatal(&Error::new("57P01", message), output);
         End::Told
-    }
-
-    pub(crate) fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
-        self.error_response(Severity::Fatal, error, output);
-        // The connection ends in any case. A client that is gone need not hear why.
-        let _ = output.flush();
-    }
-
-    fn error_response(&self, severity: Severity, error: &Error, output: &mut Output) {
-        let error = &self.sql.for_client(error);
-        let encoding = self.sql.client_encoding();
-        backend::error_response(&mut output.buffer, severity, error, encoding);
     }
 
     /// Decodes text that the client sent.

@@ -7,7 +7,7 @@ use super::{Measured, Redo, text};
 use crate::error::Result;
 use crate::exec::profile::{Profile, StepKey, Took};
 use crate::expr::md5;
-use crate::session::{Core, Statement};
+use crate::session::{Core, Kind};
 
 /// A step, with what it and those below it took.
 pub(crate) struct TracedStep {
@@ -20,7 +20,7 @@ pub(crate) struct TracedStep {
 
 /// The steps of a statement that was run.
 pub(crate) fn steps(
-    statement: &Statement,
+    kind: &Kind,
     core: &mut Core,
     profile: Box<Profile>,
     total: Took,
@@ -33,7 +33,7 @@ pub(crate) fn steps(
         redo: Redo::default(),
     };
     let mut outline = Outline::new(&PLAIN, Some(&measured), core).with_texts(0);
-    outline.kind(&statement.kind, core)?;
+    outline.kind(kind, core)?;
     let mut entries = outline.entries;
     measured.complete(&mut entries);
     let steps = entries.iter().filter_map(|entry| match entry {
@@ -90,12 +90,12 @@ pub(crate) struct PlanStep {
 const MAX_PLAN_BYTES: usize = 8 << 10;
 
 /// The plan of a statement.
-pub(crate) fn outlined(statement: &Statement, core: &mut Core) -> Outlined {
-    if !super::can_run(&statement.kind) {
+pub(crate) fn outlined(kind: &Kind, core: &mut Core) -> Outlined {
+    if !super::can_run(kind) {
         return Outlined::default();
     }
     let mut outline = Outline::new(&PLAIN, None, core).with_texts(MAX_PLAN_BYTES);
-    if outline.kind(&statement.kind, core).is_err() {
+    if outline.kind(kind, core).is_err() {
         return Outlined::default();
     }
     let entries = outline.entries;

@@ -154,6 +154,11 @@ const MESSAGES: Kind = Kind::Word(&[
     "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
     "info",
 ]);
+/// Severities as the log knows them.
+const LOGGED: Kind = Kind::Word(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "info", "notice", "warning",
+    "error", "log", "fatal", "panic",
+]);
 /// A cost from which on something is done; -1: never.
 const JIT_COST: Kind = Kind::Real {
     min: -1.0,
@@ -246,6 +251,11 @@ pub const PARAMS: &[Param] = &[
     session("idle_session_timeout", TIMEOUT, "0", "Time a session may be idle outside a transaction; 0: no limit."),
     reported(session("IntervalStyle", Kind::Word(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", "Text form of intervals.")),
     superuser("log_min_duration_statement", LOGGED_FROM, "-1", "Time from which on a statement is logged, with what it waited for; 0: all are, -1: none."),
+    superuser("log_duration", Kind::Bool, "off", "Whether it is logged of every statement how long it took."),
+    superuser("log_error_verbosity", Kind::Word(&["terse", "default", "verbose"]), "default", "How much is logged of an error: terse without details, hints and context, verbose with the names of what it is about."),
+    superuser("log_min_error_statement", LOGGED, "error", "Least severe message whose statement is logged with it."),
+    superuser("log_min_messages", LOGGED, "warning", "Least severe message of a session that is logged; log is above error."),
+    superuser("log_statement", Kind::Word(&["none", "ddl", "mod", "all"]), "none", "Statements that are logged as they begin: definitions, besides those that write, or all."),
     session("lock_timeout", TIMEOUT, "0", "Longest wait for a lock; 0: no limit."),
     session("default_statistics_target", count(1, 10_000), "100", "Entries of the lists that ANALYZE makes of a column's values; it reads 300 blocks and keeps 300 rows for each."),
     session("row_security", Kind::Bool, "on", "Whether row-level security keeps to the rows that a role may see; off: what it would keep to them is an error."),
@@ -352,9 +362,6 @@ pub const PARAMS: &[Param] = &[
     ignored("lc_numeric", Kind::Text, "C"),
     ignored("lc_time", Kind::Text, "C"),
     ignored_guarded("lo_compat_privileges", Kind::Bool, "off"),
-    ignored_guarded("log_duration", Kind::Bool, "off"),
-    ignored_guarded("log_min_messages", MESSAGES, "warning"),
-    ignored_guarded("log_statement", Kind::Word(&["none", "ddl", "mod", "all"]), "none"),
     ignored("max_parallel_maintenance_workers", count(0, 1024), "2"),
     ignored_guarded("max_stack_depth", KILOBYTES, "2048"),
     ignored("min_parallel_index_scan_size", count(0, i32::MAX as i64), "64"),

@@ -365,6 +365,11 @@ fn secret(text: &str, by_word: bool) -> usize {
         .find(|p| begins(p))
     {
         let prefix = prefix.len() - 1;
+        if prefix == 0
+            && let Some(length) = doubled(text)
+        {
+            return length;
+        }
         return prefix + quoted(&text[prefix..], '\'', begins("e"));
     }
     if begins("$") {
@@ -379,6 +384,18 @@ fn secret(text: &str, by_word: bool) -> usize {
             .find(|c: char| c.is_whitespace() || c == ';')
             .unwrap_or(text.len()),
     }
+}
+
+/// Length of a string that stands within another, so that its quotes are doubled; `None` if it is
+/// none, but the empty string.
+fn doubled(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix("''")?;
+    let is_end = |c: char| c.is_whitespace() || matches!(c, ';' | ')' | ',' | '\'');
+    if inner.chars().next().is_none_or(is_end) {
+        return None;
+    }
+    let end = inner.find("''").map_or(inner.len(), |at| at + 2);
+    Some(2 + end)
 }
 
 /// Length of a text in quotes, the quotes included.
@@ -482,6 +499,15 @@ mod tests {
             (
                 "prepare p as alter role a password 'x'",
                 "prepare p as alter role a password '***'",
+            ),
+            // A statement within a string has its quotes doubled.
+            (
+                "do $$ begin execute 'alter role a password ''x'' login'; end $$",
+                "do $$ begin execute 'alter role a password '***' login'; end $$",
+            ),
+            (
+                "alter role a password '' login",
+                "alter role a password '***' login",
             ),
             // What does not parse may have a password as well.
             (

@@ -28,6 +28,8 @@ mod statement;
 mod trigger;
 mod value;
 
+pub(crate) use statement::Discard;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -259,6 +261,13 @@ impl Known {
         let shape = Arc::new(Shape::of_type(row)?);
         self.row_shapes.insert(oid, (row, shape.clone()));
         Some(shape)
+    }
+}
+
+impl Known {
+    /// Whether a body or what EXECUTE runs is under way.
+    pub(crate) fn is_within(&self) -> bool {
+        self.depth > 0
     }
 }
 

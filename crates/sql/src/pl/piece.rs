@@ -19,8 +19,7 @@ use crate::exec::transitions::TransitionTable;
 use crate::expr::cast::CastContext;
 use crate::expr::{Env, Expr};
 use crate::parse::{self, Command};
-use crate::plan::Source;
-use crate::session::{Core, Keep, Kind, Nested};
+use crate::session::{Core, Keep, Nested};
 use crate::types::SqlType;
 
 /// A piece as it is run.
@@ -237,9 +236,11 @@ pub fn plan_text(
             .seeing(dict)
             .with_variables(sight.clone())
     };
-    let (nested, _) = core
-        .analyse_nested(&text, &statement, &params)
-        .map_err(outside)?;
+    let planned = match how {
+        As::Expression => core.analyse_expression(&text, &statement, &params),
+        As::Perform | As::Statement => core.analyse_nested(&text, &statement, &params),
+    };
+    let (nested, _) = planned.map_err(outside)?;
     let columns = nested.columns.as_deref().unwrap_or_default();
     if how == As::Expression && columns.len() != 1 {
         let message = format!("query \"{}\" returned {} columns", sql, columns.len());
@@ -279,21 +280,9 @@ pub fn eval(e: &Expr, params: &[Datum], core: &mut Core) -> Result<Datum> {
 
 /// The only expression of a query that reads nothing.
 fn simple(nested: &Nested, how: As) -> Option<Typed> {
-    let Kind::Select(plan) = &nested.kind else {
-        return None;
-    };
-    let reads_nothing = matches!(plan.source, Source::One)
-        && plan.filter.is_none()
-        && plan.aggregate.is_none()
-        && plan.order.is_empty()
-        && plan.limit.is_none()
-        && plan.offset.is_none()
-        && plan.locks.is_empty();
-    let [value] = plan.output.as_slice() else {
-        return None;
-    };
+    let value = nested.value().filter(|_| how == As::Expression)?;
     let column = nested.columns.as_ref()?.first()?;
-    (how == As::Expression && reads_nothing).then(|| Typed {
+    Some(Typed {
         expr: value.clone(),
         ty: column.ty,
         typmod: column.typmod,

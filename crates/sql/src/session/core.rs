@@ -310,8 +310,10 @@ impl Core {
         });
     }
 
-    /// Sends a message beside the results, if `client_min_messages` lets it through.
+    /// Sends a message beside the results, if `client_min_messages` lets it through, and logs it, if
+    /// `log_min_messages` does.
     pub fn tell(&mut self, notice: Notice) {
+        self.log_notice(&notice);
         let least = self.settings.get("client_min_messages");
         if notice.is_wanted(&least) {
             self.messages.notices.push(notice);

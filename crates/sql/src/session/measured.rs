@@ -60,7 +60,7 @@ impl SqlSession {
             && entry.key.role == self.core.roles.current
         {
             // A plan that cannot be shown any more has no steps.
-            let steps = explain::steps(&statement, &mut self.core, profile, total, rows);
+            let steps = explain::steps(&statement.kind, &mut self.core, profile, total, rows);
             let steps = steps.unwrap_or_default();
             let step = |s: &explain::TracedStep| ActualStep {
                 starts: s.loops,

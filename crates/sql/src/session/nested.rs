@@ -21,6 +21,7 @@ use super::permissions::{Asked, Permitted};
 use super::planning::{plan_sql, views_of};
 use super::resolve::{PlannedWith, Tries, is_final};
 use super::statement::{Kind, Statistics, Tables, statistics};
+use super::traced_within::Way;
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
 use crate::bind::needs::Noted;
@@ -37,7 +38,9 @@ use crate::plan::call::CallPlan;
 use crate::plan::merge::MergeAction;
 use crate::plan::supply::Change;
 use crate::plan::with::Part;
-use crate::plan::{InsertPlan, InsertSource, RowRules, SuppliedWrite, UpdatePlan};
+use crate::plan::{
+    InsertPlan, InsertSource, RowRules, SelectPlan, Source, SuppliedWrite, UpdatePlan,
+};
 use crate::query;
 use crate::types::SqlType;
 
@@ -99,6 +102,24 @@ impl Nested {
         }
     }
 
+    /// The only expression of a query that reads nothing.
+    pub fn value(&self) -> Option<&Expr> {
+        let Kind::Select(plan) = &self.kind else {
+            return None;
+        };
+        let reads_nothing = matches!(plan.source, Source::One)
+            && plan.filter.is_none()
+            && plan.aggregate.is_none()
+            && plan.order.is_empty()
+            && plan.limit.is_none()
+            && plan.offset.is_none()
+            && plan.locks.is_empty();
+        match plan.output.as_slice() {
+            [value] if reads_nothing => Some(value),
+            _ => None,
+        }
+    }
+
     fn needs_no_locks(&self) -> bool {
         self.tables.is_empty() && self.views.is_empty() && !self.names.uses_definitions()
     }
@@ -145,6 +166,32 @@ impl Core {
     /// Plans a nested statement under its tables' locks, and says what types its parameters have.
     /// `params` is asked anew for each try.
     pub fn analyse_nested(
+        &mut self,
+        text: &str,
+        statement: &ast::Statement,
+        params: &dyn Fn(&Dict) -> ParamTypes,
+    ) -> Result<(Nested, Vec<SqlType>)> {
+        match self.is_trace_due() {
+            true => self.analyse_traced(text, statement, params, |_| true),
+            false => self.analyse_plain(text, statement, params),
+        }
+    }
+
+    /// The same of an expression, which is no statement for a trace unless it reads something.
+    pub fn analyse_expression(
+        &mut self,
+        text: &str,
+        statement: &ast::Statement,
+        params: &dyn Fn(&Dict) -> ParamTypes,
+    ) -> Result<(Nested, Vec<SqlType>)> {
+        match self.is_trace_due() {
+            true => self.analyse_traced(text, statement, params, |n| n.value().is_none()),
+            false => self.analyse_plain(text, statement, params),
+        }
+    }
+
+    /// The same without a look at tracing.
+    pub(super) fn analyse_plain(
         &mut self,
         text: &str,
         statement: &ast::Statement,
@@ -230,10 +277,33 @@ impl Core {
         most: usize,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
+        if !self.is_trace_due() {
+            return self.run_plain(nested, params, most, sink);
+        }
+        let writes = nested.writing_command().is_some();
+        let way = Way {
+            is_first: true,
+            kept: &mut None,
+            written: &|count| writes.then_some(*count),
+            is_over: &|_| true,
+        };
+        self.traced_within(nested, way, sink, |core, sink| {
+            core.run_plain(nested, params, most, sink)
+        })
+    }
+
+    /// The same without a look at tracing.
+    fn run_plain(
+        &mut self,
+        nested: &Nested,
+        params: &[Datum],
+        most: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
         self.engine.settle();
         self.check_nested(nested)?;
         let count = match &nested.kind {
-            Kind::Select(plan) => match run_point(plan, self, params, sink)? {
+            Kind::Select(plan) => match self.run_nested_point(plan, params, sink)? {
                 Some(sent) => sent,
                 None => {
                     let snapshot = self.engine.snapshot()?;
@@ -247,6 +317,7 @@ impl Core {
             Kind::Tree(plan) => {
                 let snapshot = self.engine.snapshot()?;
                 let mut run = query::Run::start(plan, self, params, snapshot)?;
+                self.trace_executed();
                 run.run(self, most, sink)?.0
             }
             Kind::Call(plan) => {
@@ -270,6 +341,18 @@ impl Core {
         };
         self.engine.end_statement();
         Ok(count)
+    }
+
+    fn run_nested_point(
+        &mut self,
+        plan: &SelectPlan,
+        params: &[Datum],
+        sink: &mut dyn RowSink,
+    ) -> Result<Option<u64>> {
+        if plan.locks.is_empty() {
+            self.trace_executed();
+        }
+        run_point(plan, self, params, sink)
     }
 
     /// Definitions, and the utility statements that a body may have.

@@ -9,11 +9,14 @@ use engine::{HeldSnapshot, Snapshot};
 use super::cursors::Again;
 use super::nested::Nested;
 use super::statement::{Portal, Run};
+use super::traced::TracedRun;
+use super::traced_within::Way;
 use super::{Core, Kind};
 use crate::api::{ColumnDesc, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
 use crate::exec::sort::Spool;
+use crate::pl::Discard;
 use crate::query;
 
 /// What a cursor is opened with. The query has been found to be current, and a cursor to be for it
@@ -34,6 +37,8 @@ pub(super) struct Opened {
     /// The snapshot that it reads, and what keeps that; none of rows that are made already.
     snapshot: Option<Snapshot>,
     hold: Option<HeldSnapshot>,
+    /// What its steps have taken so far, if it is traced.
+    traced: Option<Box<TracedRun>>,
 }
 
 impl Opened {
@@ -67,6 +72,7 @@ impl Core {
             run: Run::New,
             snapshot: None,
             hold: None,
+            traced: None,
         };
         let is_whole = match opened.kind() {
             Kind::Select(_) => false,
@@ -82,7 +88,7 @@ impl Core {
         }
         self.engine.settle();
         let snapshot = self.engine.snapshot()?;
-        opened.run = self.started(&opened, snapshot)?;
+        opened.run = self.started_traced(&mut opened, snapshot)?;
         opened.hold = Some(self.engine.hold_snapshot(&snapshot)?);
         opened.snapshot = Some(snapshot);
         self.engine.end_statement();
@@ -105,6 +111,25 @@ impl Core {
             return Err(Error::new("0A000", what).detail(detail));
         }
         Ok(())
+    }
+
+    /// Begins the query of a cursor, in a session that may be traced.
+    fn started_traced(&mut self, opened: &mut Opened, snapshot: Snapshot) -> Result<Run> {
+        if !self.is_trace_due() {
+            return self.started(opened, snapshot);
+        }
+        let (nested, mut kept) = (opened.nested.clone(), None);
+        let way = Way {
+            is_first: true,
+            kept: &mut kept,
+            written: &|_| None,
+            is_over: &|_| false,
+        };
+        let begun = self.traced_within(&nested, way, &mut Discard, |core, _| {
+            core.started(opened, snapshot)
+        });
+        opened.traced = kept;
+        begun
     }
 
     fn started(&mut self, opened: &Opened, snapshot: Snapshot) -> Result<Run> {
@@ -146,6 +171,30 @@ impl Core {
 
     /// Runs the query of an opened cursor up to so many rows more (0: all); whether it has ended.
     pub(super) fn pull_opened(
+        &mut self,
+        opened: &mut Opened,
+        most: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<bool> {
+        if !self.is_trace_due() {
+            return self.pull_plain(opened, most, sink);
+        }
+        let (nested, mut kept) = (opened.nested.clone(), opened.traced.take());
+        let way = Way {
+            is_first: false,
+            kept: &mut kept,
+            written: &|_| None,
+            is_over: &|ended| *ended,
+        };
+        let pulled = self.traced_within(&nested, way, sink, |core, sink| {
+            core.pull_plain(opened, most, sink)
+        });
+        opened.traced = kept;
+        pulled
+    }
+
+    /// The same without a look at tracing.
+    fn pull_plain(
         &mut self,
         opened: &mut Opened,
         most: usize,

@@ -56,8 +56,11 @@ impl SqlSession {
         let timer = Timer::start(hot.statement_timeout_ms)?;
         self.core.engine.set_lock_timeout(hot.lock_timeout());
         let called = Arc::as_ptr(&portal.statement);
+        if hot.logging.has_statements() && matches!(portal.run, Run::New) {
+            self.log_statement(portal);
+        }
         self.begin_meter(portal);
-        self.watch(&portal.statement, hot.log_min_duration);
+        self.watch(&portal.statement, hot);
         let timed = self.core.begin_timed(portal.statement.text());
         let mut done = self.try_execute(portal, max_rows, sink);
         self.core.step.leave();

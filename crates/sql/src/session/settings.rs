@@ -7,6 +7,7 @@ use std::time::Duration;
 use charset::Encoding;
 
 use super::layers::{Layers, Restored};
+use super::logged::Logging;
 use super::modes::TransactionModes;
 use wait::timeline::Wanted;
 
@@ -52,6 +53,8 @@ pub struct Hot {
     pub lock_timeout_ms: u64,
     /// Statements that take so long are logged; `None`: none is.
     pub log_min_duration: Option<Duration>,
+    /// What else of statements and messages is logged.
+    pub logging: Logging,
     pub idle_in_transaction_ms: u64,
     pub idle_session_ms: u64,
     pub work_mem_bytes: usize,
@@ -152,6 +155,7 @@ impl Settings {
                 .parse()
                 .ok()
                 .map(Duration::from_millis),
+            logging: Logging::of(self),
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
             idle_session_ms: self.milliseconds("idle_session_timeout"),
             backslashes: self.backslashes(),

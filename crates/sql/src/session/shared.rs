@@ -55,6 +55,11 @@ impl SqlSession {
         Ok((statement, portal))
     }
 
+    /// Whether the statement was sent as a whole, without parameters of its client's.
+    pub(super) fn has_client_text(&self) -> bool {
+        self.client_text.is_some()
+    }
+
     /// The text that other sessions are shown while a statement runs: as its client sent it.
     pub(super) fn text_of(&self, statement: &Statement) -> Arc<str> {
         let sent = self.client_text.as_ref();

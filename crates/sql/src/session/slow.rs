@@ -1,4 +1,5 @@
-//! Slow statements in the log, with what their time went to (`log_min_duration_statement`).
+//! Slow statements in the log, with what their time went to (`log_min_duration_statement`,
+//! `log_duration`).
 //!
 //! A session whose parameter is not -1 copies its counters of waits when a statement begins. If the
 //! statement, with the commit that its Sync brings and without the time in which its client was
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use wait::remote::{Part, SessionRow};
 use wait::{Class, Event};
 
+use super::settings::Hot;
 use super::transaction::State;
 use super::{SqlSession, Statement};
 use crate::api::{Completion, Tag};
@@ -25,7 +27,8 @@ const EVENTS: usize = 8;
 
 /// A statement that is being watched.
 pub struct Watch {
-    at_least: Duration,
+    /// How long it must take to be logged with its text; `None`: it never is.
+    at_least: Option<Duration>,
     sql: Arc<str>,
     begun: Instant,
     cpu_ns: u64,
@@ -44,14 +47,15 @@ struct Waited {
 }
 
 impl SqlSession {
-    /// A statement begins. `at_least`: how long it must take to be logged; `None`: it never is.
-    pub(super) fn watch(&mut self, statement: &Statement, at_least: Option<Duration>) {
+    /// A statement begins.
+    pub(super) fn watch(&mut self, statement: &Statement, hot: Hot) {
         self.end_watch();
-        let Some(at_least) = at_least else {
+        let is_wanted = hot.log_min_duration.is_some() || hot.logging.duration;
+        if !is_wanted {
             return;
-        };
+        }
         self.slow = Some(Watch {
-            at_least,
+            at_least: hot.log_min_duration,
             sql: self.text_of(statement),
             begun: seam::now(),
             cpu_ns: wait::trace::thread_cpu_ns(),
@@ -82,35 +86,42 @@ impl SqlSession {
     /// Its transaction has ended as well, or another statement begins.
     pub(super) fn end_watch(&mut self) {
         if let Some(watch) = self.slow.take() {
-            watch.end();
+            self.end_of(watch);
         }
     }
 }
 
-impl Watch {
-    /// Logs the statement if it has taken so long.
-    fn end(self) {
-        let elapsed = seam::elapsed(self.begun);
-        if elapsed < self.at_least {
+impl SqlSession {
+    /// Logs the statement if it has taken so long, or how long it took if that is wanted of all.
+    fn end_of(&self, watch: Watch) {
+        let wants_all = self.core.settings.hot().logging.duration;
+        let elapsed = seam::elapsed(watch.begun);
+        let is_long = |elapsed| watch.at_least.is_some_and(|least| elapsed >= least);
+        if !wants_all && !is_long(elapsed) {
             return;
         }
-        let waited = self.waited();
+        let waited = watch.waited();
         let (idle, waited): (Vec<_>, Vec<_>) =
             (waited.into_iter()).partition(|w| w.event.class() == Class::Idle);
         let idle = idle.iter().map(|w| w.ns).sum();
         let elapsed = elapsed.saturating_sub(Duration::from_nanos(idle));
-        if elapsed < self.at_least {
+        let took = ms(elapsed.as_nanos() as u64);
+        if !is_long(elapsed) {
+            if wants_all {
+                self.log_duration(&took);
+            }
             return;
         }
-        let profile = self.profile(elapsed, waited);
-        let took = ms(elapsed.as_nanos() as u64);
-        let (sql, tag) = (
-            &self.sql,
-            self.tag.map_or(String::from("failed"), |t| t.to_string()),
-        );
+        let profile = watch.profile(elapsed, waited);
+        let tag = watch
+            .tag
+            .map_or(String::from("failed"), |tag| tag.to_string());
+        let sql = &watch.sql;
         tracing::warn!("duration: {took} ms  statement: {sql}  ({tag}; {profile})");
     }
+}
 
+impl Watch {
     /// What it has waited for.
     fn waited(&self) -> Vec<Waited> {
         let before = self.waits.iter().copied();

@@ -98,6 +98,37 @@ pub(crate) enum Kind {
     Tree(Arc<crate::query::Plan>),
 }
 
+impl Kind {
+    /// The command's number in a trace file, as in `v$sqlcommand` of the field; zero for what has
+    /// none there.
+    pub(crate) fn command_number(&self) -> u32 {
+        let write = |word: &str| match word {
+            "INSERT" => 2,
+            "UPDATE" => 6,
+            "DELETE" => 7,
+            _ => 3,
+        };
+        match self {
+            Kind::Select(_) | Kind::Tree(_) => 3,
+            Kind::Insert(_) => 2,
+            Kind::Update(_) => 6,
+            Kind::Delete(_) => 7,
+            Kind::Supplied(plan) => write(plan.command()),
+            Kind::With(plan) => write(plan.told().command()),
+            Kind::Utility(Utility::Commit { .. }) => 44,
+            Kind::Utility(Utility::Rollback { .. }) => 45,
+            Kind::Utility(Utility::Savepoint(_)) => 46,
+            Kind::Utility(Utility::LockTable { .. }) => 26,
+            Kind::Utility(Utility::Set { .. } | Utility::TraceEvent { .. }) => 42,
+            Kind::Utility(Utility::AlterSystem { .. }) => 49,
+            Kind::Utility(Utility::Explain { .. }) => 50,
+            // As Oracle numbers a block of PL/SQL.
+            Kind::Call(_) => 47,
+            Kind::Ddl(_) | Kind::Utility(_) | Kind::Empty => 0,
+        }
+    }
+}
+
 impl Statement {
     pub fn text(&self) -> &Arc<str> {
         &self.text
@@ -131,34 +162,6 @@ impl Statement {
             Kind::Ddl(_) => "definition",
             Kind::Tree(_) | Kind::Supplied(_) | Kind::With(_) => "tree",
             _ => "direct",
-        }
-    }
-    /// The command's number in a trace file, as in `v$sqlcommand` of the field; zero for what has
-    /// none there.
-    pub(crate) fn command_number(&self) -> u32 {
-        let write = |word: &str| match word {
-            "INSERT" => 2,
-            "UPDATE" => 6,
-            "DELETE" => 7,
-            _ => 3,
-        };
-        match &self.kind {
-            Kind::Select(_) | Kind::Tree(_) => 3,
-            Kind::Insert(_) => 2,
-            Kind::Update(_) => 6,
-            Kind::Delete(_) => 7,
-            Kind::Supplied(plan) => write(plan.command()),
-            Kind::With(plan) => write(plan.told().command()),
-            Kind::Utility(Utility::Commit { .. }) => 44,
-            Kind::Utility(Utility::Rollback { .. }) => 45,
-            Kind::Utility(Utility::Savepoint(_)) => 46,
-            Kind::Utility(Utility::LockTable { .. }) => 26,
-            Kind::Utility(Utility::Set { .. } | Utility::TraceEvent { .. }) => 42,
-            Kind::Utility(Utility::AlterSystem { .. }) => 49,
-            Kind::Utility(Utility::Explain { .. }) => 50,
-            // As Oracle numbers a block of PL/SQL.
-            Kind::Call(_) => 47,
-            Kind::Ddl(_) | Kind::Utility(_) | Kind::Empty => 0,
         }
     }
     /// The command, if it writes or locks rows, which a read-only transaction may not do.

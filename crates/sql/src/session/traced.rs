@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use sqltrace::CallKind;
 
-use super::statement::{Portal, Run, Statement};
+use super::statement::{Kind, Portal, Run, Statement};
 use super::{Core, SqlSession, now_micros};
 use crate::api::{Completion, RowSink, Tag};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, Took};
 use crate::explain;
 use crate::parse;
-use crate::trace::{CallMark, Ended, Head, Listed, Tracer};
+use crate::trace::{CallMark, Ended, Head, Listed, Traced, Tracer};
 use block::value::DatumRef;
 
 /// Microseconds between 1970 and 2000.
@@ -26,9 +26,9 @@ pub(crate) struct TracedRun {
 }
 
 /// A sink that counts.
-struct Counting<'s> {
-    sink: &'s mut dyn RowSink,
-    rows: u64,
+pub(super) struct Counting<'s> {
+    pub sink: &'s mut dyn RowSink,
+    pub rows: u64,
 }
 
 impl RowSink for Counting<'_> {
@@ -72,10 +72,11 @@ impl SqlSession {
                     return t.error(None, text, core.roles.current, e);
                 }
             };
-            core.open_cursor(t, statement, &from);
+            let traced = Traced::Sent(statement.clone());
+            core.open_cursor(t, &traced, &statement.kind, &from);
             t.call(&Ended {
                 kind: CallKind::Parse,
-                statement,
+                statement: &traced,
                 from,
                 to,
                 rows: 0,
@@ -110,15 +111,17 @@ impl SqlSession {
         if matches!(portal.run, Run::Done) || !self.core.follow_trace(statement.text()) {
             return self.execute_plain(portal, max_rows, sink);
         }
-        let outer = self.core.trace.executed.take();
+        let outer = self.core.trace.put_away();
         let is_first = matches!(portal.run, Run::New);
-        let wants_plan = self.core.begin_traced(portal, is_first);
+        let traced = Traced::Sent(statement.clone());
+        let wants_plan = self.core.begin_traced(portal, &traced, is_first);
         let from = CallMark::now();
+        self.core.trace.executing = is_first.then(|| (traced.clone(), from));
         let mark = wants_plan.then(Mark::now);
         let mut counting = Counting { sink, rows: 0 };
         let done = self.execute_plain(portal, max_rows, &mut counting);
         let call = TracedCall {
-            statement,
+            traced,
             from,
             executed: self.core.trace.executed.take(),
             to: CallMark::now(),
@@ -126,23 +129,41 @@ impl SqlSession {
             is_first,
         };
         if let Some(mark) = mark {
-            self.core.keep_traced(portal, mark.took(), &call, &done);
+            let rows = rows_of(&done).unwrap_or(call.rows);
+            self.core.keep_traced(&mut portal.traced, mark.took(), rows);
         }
-        self.core.end_traced(portal, &call, &done);
-        self.core.trace.executed = outer;
+        let plan = match done {
+            Ok(Completion::Suspended) => None,
+            _ => portal.traced.take(),
+        };
+        let ended = EndedCall {
+            call: &call,
+            written: rows_of(&done),
+            error: done.as_ref().err(),
+        };
+        self.core.end_traced(&ended, &portal.statement.kind, plan);
+        self.core.trace.put_back(outer);
         self.core.end_trace_if_off();
         done
     }
 }
 
-/// A call that is over.
-struct TracedCall {
-    statement: Arc<Statement>,
-    from: CallMark,
-    executed: Option<CallMark>,
-    to: CallMark,
-    rows: u64,
-    is_first: bool,
+/// A call that has run.
+pub(super) struct TracedCall {
+    pub traced: Traced,
+    pub from: CallMark,
+    pub executed: Option<CallMark>,
+    pub to: CallMark,
+    pub rows: u64,
+    pub is_first: bool,
+}
+
+/// What has come of it.
+pub(super) struct EndedCall<'c> {
+    pub call: &'c TracedCall,
+    /// Rows that a write has changed.
+    pub written: Option<u64>,
+    pub error: Option<&'c Error>,
 }
 
 impl Core {
@@ -191,7 +212,7 @@ impl Core {
         self.trace.level = by_service | by_order;
     }
 
-    fn begin_trace(&mut self, level: u8) {
+    pub(super) fn begin_trace(&mut self, level: u8) {
         let head = Head {
             instance: self.database.engine().instance(),
             pid: self.database.own_pid(),
@@ -238,7 +259,7 @@ impl Core {
 
     /// Works with the tracer, if there is one and it is on; afterwards the client is told if its
     /// file has failed.
-    fn with_tracer(&mut self, work: impl FnOnce(&mut Tracer, &mut Core)) {
+    pub(super) fn with_tracer(&mut self, work: impl FnOnce(&mut Tracer, &mut Core)) {
         let Some(mut tracer) = self.trace.tracer.take() else {
             return;
         };
@@ -252,113 +273,144 @@ impl Core {
     }
 
     /// Makes sure that the file knows the statement.
-    fn open_cursor(&mut self, t: &mut Tracer, statement: &Arc<Statement>, at: &CallMark) {
-        if t.cursor(statement).is_none() {
+    pub(super) fn open_cursor(
+        &mut self,
+        t: &mut Tracer,
+        traced: &Traced,
+        kind: &Kind,
+        at: &CallMark,
+    ) {
+        if t.cursor(traced).is_none() {
             let users = (self.roles.current, self.roles.session);
-            let hash = explain::outlined(statement, self).hash.into();
-            t.open(statement, hash, users, at.at_ns());
+            let hash = explain::outlined(kind, self).hash.into();
+            t.open(traced, hash, users, at.at_ns());
         }
     }
 
     /// A call of the portal begins. Whether its plan is to be measured.
-    fn begin_traced(&mut self, portal: &Portal, is_first: bool) -> bool {
+    fn begin_traced(&mut self, portal: &Portal, traced: &Traced, is_first: bool) -> bool {
+        let kind = &portal.statement.kind;
+        let wants_plan = self.begin_call(traced, kind, is_first || portal.traced.is_some());
+        self.with_tracer(|t, core| {
+            if is_first
+                && t.wants_binds()
+                && !portal.params.is_empty()
+                && let Some(number) = t.cursor(traced).map(|cursor| cursor.number)
+            {
+                t.binds(number, portal.statement.params(), &portal.params, &core.io);
+            }
+        });
+        self.measure_plan(wants_plan, &portal.traced);
+        wants_plan
+    }
+
+    /// A call begins, maybe within another one. Whether its plan is to be measured, which it is if
+    /// that is there from its first row on.
+    pub(super) fn begin_call(&mut self, traced: &Traced, kind: &Kind, is_whole: bool) -> bool {
         let mut wants_plan = false;
         self.with_tracer(|t, core| {
             t.begin(None);
-            core.open_cursor(t, &portal.statement, &CallMark::now());
-            t.begin(Some(&portal.statement));
-            if let Some(cursor) = t.cursor(&portal.statement) {
-                let number = cursor.number;
-                wants_plan = core.profile.is_none()
-                    && explain::can_run(&portal.statement.kind)
-                    && !cursor.has_plan
-                    && (is_first || portal.traced.is_some());
-                if is_first && t.wants_binds() && !portal.params.is_empty() {
-                    t.binds(number, portal.statement.params(), &portal.params, &core.io);
-                }
-            }
+            core.open_cursor(t, traced, kind, &CallMark::now());
+            t.begin(Some(traced));
+            let has_plan = t.cursor(traced).is_none_or(|cursor| cursor.has_plan);
+            wants_plan = core.profile.is_none() && explain::can_run(kind) && !has_plan && is_whole;
             t.deeper();
         });
+        wants_plan
+    }
+
+    /// Measures the steps of the call that begins, behind what was measured of it.
+    pub(super) fn measure_plan(&mut self, wants_plan: bool, kept: &Option<Box<TracedRun>>) {
         if wants_plan {
-            let kept = portal.traced.as_ref().map(|run| run.profile.clone());
+            let kept = kept.as_ref().map(|run| run.profile.clone());
             self.profile = Some(kept.unwrap_or_default());
         }
-        wants_plan
     }
 
     /// The execution is over, and its fetch begins.
     #[inline]
     pub(super) fn trace_executed(&mut self) {
         if self.trace.tracer.is_some() {
-            self.trace.executed = Some(CallMark::now());
+            self.end_execution();
         }
     }
 
-    /// Adds what a call took to what its portal's steps have taken.
-    fn keep_traced(
-        &mut self,
-        portal: &mut Portal,
-        took: Took,
-        call: &TracedCall,
-        done: &Result<Completion>,
-    ) {
-        let mut run = portal.traced.take().unwrap_or_default();
+    /// Writes the execution of the call under way, before the calls that its fetch causes.
+    #[cold]
+    fn end_execution(&mut self) {
+        let Some((traced, from)) = self.trace.executing.take() else {
+            return;
+        };
+        let to = CallMark::now();
+        self.with_tracer(|t, _| {
+            t.less_deep();
+            t.call(&Ended {
+                kind: CallKind::Exec,
+                statement: &traced,
+                from,
+                to,
+                rows: 0,
+            });
+            t.deeper();
+        });
+        self.trace.executed = Some(to);
+    }
+
+    /// Adds what a call took to what the steps of its statement have taken.
+    pub(super) fn keep_traced(&mut self, kept: &mut Option<Box<TracedRun>>, took: Took, rows: u64) {
+        let mut run = kept.take().unwrap_or_default();
         run.profile = self.profile.take().unwrap_or_default();
         run.total.time += took.time;
         run.total.gets += took.gets;
         run.total.reads += took.reads;
-        run.rows += rows_of(done).unwrap_or(call.rows);
-        portal.traced = Some(run);
+        run.rows += rows;
+        *kept = Some(run);
     }
 
-    fn end_traced(&mut self, portal: &mut Portal, call: &TracedCall, done: &Result<Completion>) {
+    /// Writes a call that has run, and the plan if that is over.
+    pub(super) fn end_traced(
+        &mut self,
+        ended: &EndedCall<'_>,
+        kind: &Kind,
+        plan: Option<Box<TracedRun>>,
+    ) {
+        let call = ended.call;
+        self.trace.executing = None;
         self.with_tracer(|t, core| {
             t.less_deep();
-            let ended = |kind, from, to, rows| Ended {
-                kind,
-                statement: &call.statement,
-                from,
-                to,
-                rows,
-            };
-            let fetch_from = match (call.is_first, call.executed) {
+            // Many statements within it may have taken its number away.
+            core.open_cursor(t, &call.traced, kind, &call.from);
+            let (of, from, rows) = match (call.is_first, call.executed) {
                 (true, None) => {
-                    let rows = rows_of(done).unwrap_or(call.rows);
-                    t.call(&ended(CallKind::Exec, call.from, call.to, rows));
-                    None
+                    let rows = ended.written.unwrap_or(call.rows);
+                    (CallKind::Exec, call.from, rows)
                 }
-                (true, Some(executed)) => {
-                    t.call(&ended(CallKind::Exec, call.from, executed, 0));
-                    Some(executed)
-                }
-                (false, _) => Some(call.from),
+                (true, Some(executed)) => (CallKind::Fetch, executed, call.rows),
+                (false, _) => (CallKind::Fetch, call.from, call.rows),
             };
-            if let Some(from) = fetch_from {
-                t.call(&ended(CallKind::Fetch, from, call.to, call.rows));
-            }
-            if let Err(e) = done {
+            t.call(&Ended {
+                kind: of,
+                statement: &call.traced,
+                from,
+                to: call.to,
+                rows,
+            });
+            if let Some(e) = ended.error {
                 let user = core.roles.current;
-                t.error(Some(&call.statement), call.statement.text(), user, e);
+                t.error(Some(&call.traced), call.traced.text(), user, e);
             }
-            if !matches!(done, Ok(Completion::Suspended))
-                && let Some(run) = portal.traced.take()
-            {
-                core.trace_plan(t, portal, &call.statement, *run);
+            if let Some(run) = plan {
+                core.trace_plan(t, &call.traced, kind, *run);
             }
-            t.flush();
+            if t.depth() == 0 {
+                t.flush();
+            }
         });
     }
 
-    fn trace_plan(
-        &mut self,
-        t: &mut Tracer,
-        portal: &Portal,
-        known: &Arc<Statement>,
-        run: TracedRun,
-    ) {
-        let statement = portal.statement.clone();
-        let steps = explain::steps(&statement, self, run.profile, run.total, run.rows);
-        if let (Some(cursor), Ok(steps)) = (t.cursor(known), steps) {
+    fn trace_plan(&mut self, t: &mut Tracer, traced: &Traced, kind: &Kind, run: TracedRun) {
+        let steps = explain::steps(kind, self, run.profile, run.total, run.rows);
+        if let (Some(cursor), Ok(steps)) = (t.cursor(traced), steps) {
             cursor.has_plan = true;
             let number = cursor.number;
             t.plan(number, &steps);

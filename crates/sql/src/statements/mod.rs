@@ -379,7 +379,7 @@ impl Statements {
     /// Finds the statement's entry, or makes it.
     fn enter(&self, statement: &Statement, core: &mut Core, at: i64) -> Arc<Entry> {
         let known = statement.known();
-        let plan = explain::outlined(statement, core);
+        let plan = explain::outlined(&statement.kind, core);
         let placed = |s: &PlanStep| Some((s.place?.place(), s.line, s.label.clone()));
         let steps = plan.steps.iter().filter_map(placed);
         let steps = Arc::new(PlanSteps::new(plan.hash, steps));
@@ -419,7 +419,7 @@ impl Statements {
                     false => text.clone(),
                 },
                 kind: statement.plan_kind(),
-                command: statement.command_number(),
+                command: statement.kind.command_number(),
                 plan: ArcSwap::new(plan),
                 first_load: at,
                 last_active: AtomicI64::new(at),

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::params::Instance;
-pub(crate) use cursors::Traceable;
+pub(crate) use cursors::{Traceable, Traced};
 pub(crate) use file::directory;
 use file::{TraceFile, file_name};
 pub(crate) use id::SqlId;
@@ -87,8 +87,35 @@ pub(crate) struct SessionTrace {
     pub level: u8,
     /// Its file could not be opened. It is not tried again before the trace is off.
     pub is_refused: bool,
-    /// When the execution of the call under way was over, and its fetch began.
+    /// The call under way whose execution is not over yet, and since when it is.
+    pub executing: Option<(Traced, CallMark)>,
+    /// When that was over, and its fetch began.
     pub executed: Option<CallMark>,
+}
+
+/// What a call within another one puts away of that: how far it is, and its cursor.
+pub(crate) struct OuterCall {
+    executing: Option<(Traced, CallMark)>,
+    executed: Option<CallMark>,
+    cursor: u64,
+}
+
+impl SessionTrace {
+    pub fn put_away(&mut self) -> OuterCall {
+        OuterCall {
+            executing: self.executing.take(),
+            executed: self.executed.take(),
+            cursor: self.tracer.as_ref().map_or(0, |t| t.current()),
+        }
+    }
+
+    pub fn put_back(&mut self, outer: OuterCall) {
+        self.executing = outer.executing;
+        self.executed = outer.executed;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.back_to(outer.cursor);
+        }
+    }
 }
 
 impl Tracer {

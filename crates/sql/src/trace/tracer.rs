@@ -1,7 +1,6 @@
 //! Writes what a session does into its trace file.
 
 use std::io;
-use std::sync::Arc;
 
 use block::value::Datum;
 use sqltrace::{Bind, Call, CallKind, Close, Counts, Cursor, OpTimes, Record, Served, Stat, Wait};
@@ -11,12 +10,11 @@ use wait::trace::{BINDS, TracedWait, WAITS};
 
 use super::cursors::Cursors;
 use super::file::TraceFile;
-use super::{SqlId, Traceable};
+use super::{SqlId, Traceable, Traced};
 use crate::error::Error;
 use crate::error_numbers;
 use crate::explain::TracedStep;
 use crate::pgtype::{IoSettings, text_out};
-use crate::session::Statement;
 use crate::types::SqlType;
 
 /// The trace of one session.
@@ -87,7 +85,7 @@ pub(crate) struct Head {
 /// A call that is over.
 pub(crate) struct Ended<'a> {
     pub kind: CallKind,
-    pub statement: &'a Arc<Statement>,
+    pub statement: &'a Traced,
     pub from: CallMark,
     pub to: CallMark,
     pub rows: u64,
@@ -179,18 +177,12 @@ impl Tracer {
     }
 
     /// The cursor of a statement, if it has one.
-    pub fn cursor(&mut self, statement: &Arc<Statement>) -> Option<&mut Traceable> {
+    pub fn cursor(&mut self, statement: &Traced) -> Option<&mut Traceable> {
         self.cursors.find(statement)
     }
 
     /// Writes a statement that the file does not know yet.
-    pub fn open(
-        &mut self,
-        statement: &Arc<Statement>,
-        plan_hash: u64,
-        users: (u32, u32),
-        tim_ns: u64,
-    ) {
+    pub fn open(&mut self, statement: &Traced, plan_hash: u64, users: (u32, u32), tim_ns: u64) {
         let (number, closed) = self.cursors.open(statement, plan_hash);
         if let Some(cursor) = closed {
             self.put(&Record::Close(Close {
@@ -209,7 +201,7 @@ impl Tracer {
             number,
             depth: self.depth,
             user: users.0,
-            command: statement.command_number(),
+            command: statement.command(),
             parsing_user: users.1,
             tim: tim_ns / 1000,
             hash: id.hash().into(),
@@ -220,11 +212,28 @@ impl Tracer {
     }
 
     /// A call begins, maybe within another one.
-    pub fn begin(&mut self, statement: Option<&Arc<Statement>>) {
+    pub fn begin(&mut self, statement: Option<&Traced>) {
         self.waits(self.current);
         if let Some(cursor) = statement.and_then(|s| self.cursors.find(s)) {
             self.current = cursor.number;
         }
+    }
+
+    /// The cursor that the session works for now.
+    pub fn current(&self) -> u64 {
+        self.current
+    }
+
+    /// A call within another one is over. Waits from here on are the outer one's again.
+    pub fn back_to(&mut self, cursor: u64) {
+        if self.depth > 0 {
+            self.current = cursor;
+        }
+    }
+
+    /// How many calls are under way within each other.
+    pub fn depth(&self) -> u32 {
+        self.depth
     }
 
     pub fn deeper(&mut self) {
@@ -299,7 +308,7 @@ impl Tracer {
     }
 
     /// Writes an error of a call, or of a text that is no statement.
-    pub fn error(&mut self, statement: Option<&Arc<Statement>>, text: &str, user: u32, e: &Error) {
+    pub fn error(&mut self, statement: Option<&Traced>, text: &str, user: u32, e: &Error) {
         let tim = wait::timestamp_ns() / 1000;
         // The comment before it has the SQLSTATE.
         let err = u64::from(error_numbers::of_state(e.sqlstate()));
