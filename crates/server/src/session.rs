@@ -378,7 +378,7 @@ impl<'r> Session<'r> {
             Ok(reread) => reread,
             Err(error) => {
                 self.sql.fail();
-                return self.end_query(Some(error), output);
+                return self.fail_query(&error, Some(&text), output);
             }
         };
         let read = reread.as_ref().map_or(&*text, |read| read.text.as_str());
@@ -413,11 +413,12 @@ impl<'r> Session<'r> {
                     return self.send(output);
                 }
                 Err(error) => {
-                    let error = match message {
+                    let error = match &message {
                         Some(message) => message.error(error, piece),
                         None => error,
                     };
-                    return self.fail_query(&error, Some(message.unwrap_or(piece)), output);
+                    let told = message.map_or(*piece, |message| message.read);
+                    return self.fail_query(&error, Some(told), output);
                 }
             }
         }
