@@ -611,7 +611,8 @@ impl SqlSession {
     fn execute_values(&mut self, name: &str, args: &[sqlparser::ast::Expr]) -> Result<Vec<Datum>> {
         let statement = self.core.prepared.get(name)?.clone();
         let statement: Arc<Statement> = self.of_types_now(name, statement)?;
-        let types = statement.params();
+        let declared = statement.declared_domains(&self.core.dict());
+        let types = declared.as_deref().unwrap_or(statement.params());
         if types.len() != args.len() {
             return Err(Error::new(
                 "42601",
