@@ -337,6 +337,8 @@ impl SqlSession {
                 crate::ddl::role::drop(&mut self.core, names, *if_exists)?
             }
             Utility::Do { language, text } => {
+                let reread = self.core.reread(text)?;
+                let text = reread.as_ref().map_or(text.as_str(), |read| &read.text);
                 self.ensure_transaction()?;
                 let alone = self.is_alone();
                 self.core.may_end(alone, |core| {
