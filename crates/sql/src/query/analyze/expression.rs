@@ -18,6 +18,7 @@ use crate::expr::Expr;
 use crate::place::Place;
 use crate::plan::supply;
 use crate::query::aggregate;
+use crate::query::plan::Register;
 
 /// A clause of a query, whose expressions are bound alike.
 pub struct Clause<'c> {
@@ -271,7 +272,7 @@ impl<'c> Clause<'c> {
         made.ordinality = Some(is_there);
         let mut value = bind::record(fields)?;
         value.expr = Expr::Case {
-            branches: vec![(Expr::Column(is_there), value.expr)],
+            branches: vec![(is_set(is_there), value.expr)],
             otherwise: None,
         };
         Ok((made, value))
@@ -364,5 +365,14 @@ impl bind::Groups for Clause<'_> {
             self.analyzer.note_level(depth);
             value
         }))
+    }
+}
+
+/// Whether a function that gives several rows has set a register: in the select list it sets
+/// whether there is a row, and in FROM, where there always is one, the row's number.
+pub(super) fn is_set(register: Register) -> Expr {
+    Expr::IsNull {
+        expr: Box::new(Expr::Column(register)),
+        negated: true,
     }
 }

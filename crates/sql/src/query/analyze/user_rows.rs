@@ -3,7 +3,7 @@
 use sqlparser::ast::TableAlias;
 
 use super::Analyzer;
-use super::expression::Clause;
+use super::expression::{Clause, is_set};
 use super::from::{Item, rename};
 use super::records::{defined, without_types};
 use super::scope::{Column, Names, Scope};
@@ -195,7 +195,7 @@ impl Clause<'_> {
             });
             let mut value = bind::row_of(row, values);
             value.expr = Expr::Case {
-                branches: vec![(Expr::Column(is_there), value.expr)],
+                branches: vec![(is_set(is_there), value.expr)],
                 otherwise: None,
             };
             return Ok(value);
