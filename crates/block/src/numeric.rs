@@ -19,6 +19,10 @@ use std::str::FromStr;
 
 use crate::{BlockError, Result};
 
+pub use short::Short;
+
+mod short;
+
 const NEG_INFINITY: u8 = 0;
 const NEGATIVE: u8 = 1;
 const POSITIVE: u8 = 2;
@@ -102,6 +106,12 @@ impl Numeric {
     /// The number rounded half away from zero to `scale` digits after the point, or padded to them.
     /// A negative scale rounds before the point. NaN and infinities stay.
     pub fn round(&self, scale: i32) -> Numeric {
+        if let (Some(short), Ok(scale)) = (self.borrow().short(), u16::try_from(scale))
+            && scale <= MAX_SCALE
+            && let Some(rounded) = short.round(scale)
+        {
+            return rounded.into();
+        }
         match self.to_bigdecimal() {
             Some(d) => {
                 Numeric::from_bigdecimal(d.with_scale_round(i64::from(scale), RoundingMode::HalfUp))
@@ -112,6 +122,9 @@ impl Numeric {
     /// The lowest power of ten that is above the absolute value. It counts the digits before the
     /// point of 12.3, and is -2 for 0.00123. None for zero, NaN and the infinities.
     pub fn magnitude(&self) -> Option<i64> {
+        if let Some(short) = self.borrow().short() {
+            return Some(i64::from(short.digits()?) - i64::from(short.scale));
+        }
         let d = self.to_bigdecimal().filter(|d| !d.is_zero())?;
         Some(d.digits() as i64 - d.as_bigint_and_exponent().1)
     }
@@ -122,7 +135,10 @@ impl Numeric {
 
 impl From<i64> for Numeric {
     fn from(v: i64) -> Numeric {
-        Numeric::from_bigdecimal(BigDecimal::from(v))
+        Numeric::from(Short {
+            value: v.into(),
+            scale: 0,
+        })
     }
 }
 
@@ -179,6 +195,9 @@ impl<'a> NumericRef<'a> {
         let value = i128::from_le_bytes(bytes);
         Some((if self.0[0] == NEGATIVE { -value } else { value }, scale))
     }
+    pub fn short(self) -> Option<Short> {
+        self.to_i128().map(|(value, scale)| Short { value, scale })
+    }
     /// The number as a decimal. None for NaN and the infinities.
     pub fn to_bigdecimal(self) -> Option<BigDecimal> {
         let sign = match self.0[0] {
@@ -197,6 +216,13 @@ impl<'a> NumericRef<'a> {
 
 impl fmt::Display for NumericRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(short) = self.short()
+            && let Some(Ok(text)) = short
+                .text(&mut [0; short::TEXT_BYTES])
+                .map(std::str::from_utf8)
+        {
+            return f.write_str(text);
+        }
         match self.to_bigdecimal() {
             Some(d) => f.write_str(&d.to_plain_string()),
             None => f.write_str(match self.0[0] {
@@ -213,6 +239,9 @@ impl FromStr for Numeric {
 
     fn from_str(text: &str) -> std::result::Result<Numeric, ParseNumericError> {
         let text = text.trim();
+        if let Some(short) = Short::parse(text) {
+            return Ok(short.into());
+        }
         match text.to_ascii_lowercase().as_str() {
             "nan" => return Ok(Numeric::nan()),
             "infinity" | "inf" | "+infinity" | "+inf" => return Ok(Numeric::infinity()),
@@ -242,6 +271,11 @@ impl FromStr for Numeric {
 impl Ord for NumericRef<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0[0].cmp(&other.0[0]).then_with(|| {
+            if let (Some(a), Some(b)) = (self.short(), other.short())
+                && let Some(order) = a.compare(b)
+            {
+                return order;
+            }
             match (self.to_bigdecimal(), other.to_bigdecimal()) {
                 (Some(a), Some(b)) => a.cmp(&b),
                 _ => Ordering::Equal,
@@ -262,8 +296,17 @@ impl PartialEq for NumericRef<'_> {
 impl Eq for NumericRef<'_> {}
 impl Hash for NumericRef<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        if let Some(short) = self.short() {
+            return short.normalized().hash(state);
+        }
         match self.to_bigdecimal() {
-            Some(d) => d.normalized().into_bigint_and_exponent().hash(state),
+            // Equal numbers may have as many bytes as there are zeros behind them.
+            Some(d) => match d.normalized().into_bigint_and_exponent() {
+                (int, exponent) if int.bits() < 120 => {
+                    (i128::try_from(&int).unwrap_or_default(), exponent).hash(state);
+                }
+                long => long.hash(state),
+            },
             None => self.0[0].hash(state),
         }
     }

@@ -14,6 +14,57 @@ fn code(e: &postgres::Error) -> &str {
     e.code().map_or("none", |c| c.code())
 }
 
+/// The schema `public` is dropped on one instance and made on the other, as applications do that
+/// begin anew, while sessions of both have it on their path and have plans of its tables.
+#[test]
+fn the_schema_public_is_dropped_and_made_on_any_instance() {
+    let database = up("public");
+    let (mut one, mut two) = (database.client(1), database.client(2));
+    for round in 0..5 {
+        let (first, second) = match round % 2 {
+            0 => (&mut one, &mut two),
+            _ => (&mut two, &mut one),
+        };
+        first
+            .batch_execute("create table t (a int primary key); insert into t values (1)")
+            .expect("a table");
+        let select = second.prepare("select a from t").expect("prepared");
+        assert_eq!(second.query(&select, &[]).expect("rows").len(), 1);
+        first
+            .batch_execute("drop schema public cascade")
+            .expect("no schema");
+        let e = second.query(&select, &[]).expect_err("no table");
+        assert_eq!(code(&e), "42P01");
+        let e = second
+            .batch_execute("create table t (a int)")
+            .expect_err("nowhere");
+        assert_eq!(code(&e), "3F000");
+        second
+            .batch_execute("create schema public")
+            .expect("a schema");
+        let e = first.batch_execute("create schema public").expect_err("it");
+        assert_eq!(code(&e), "42P06");
+    }
+}
+
+/// A table that is made in `public` keeps the schema from being dropped until its transaction ends.
+#[test]
+fn a_schema_with_a_table_on_its_way_is_not_dropped() {
+    let database = up("on-its-way");
+    let (mut one, mut two) = (database.client(1), database.client(2));
+    one.batch_execute("begin; create table t (a int)")
+        .expect("a table");
+    two.batch_execute("set lock_timeout = '200ms'")
+        .expect("a limit");
+    let e = two.batch_execute("drop schema public").expect_err("held");
+    assert_eq!(code(&e), "55P03");
+    one.batch_execute("commit").expect("a commit");
+    let e = two
+        .batch_execute("drop schema public")
+        .expect_err("a table");
+    assert_eq!(code(&e), "2BP01");
+}
+
 /// A function that a check calls gets another name and another schema on one instance: sessions of
 /// the other use the check on, and see it with the name of now.
 #[test]

@@ -189,6 +189,17 @@ pub fn copy_response(out: &mut Vec<u8>, tag: u8, formats: &[i16]) {
     });
 }
 
+/// The result of a function call; `None` is NULL.
+pub fn function_result(out: &mut Vec<u8>, value: Option<&[u8]>) {
+    message(out, b'V', |out| match value {
+        None => out.extend_from_slice(&(-1i32).to_be_bytes()),
+        Some(value) => {
+            out.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            out.extend_from_slice(value);
+        }
+    });
+}
+
 /// The consequence of an error for the client: its statement failed, or its session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {

@@ -45,11 +45,9 @@ impl Session<'_> {
     fn open_portal<'a>(&mut self, bind: &Bind<'a>) -> sql::Result<(Cow<'a, str>, OpenPortal)> {
         let name = self.text(bind.portal)?;
         if !name.is_empty() {
-            if self.portals.contains(&name) {
-                return Err(Error::new(
-                    "42P03",
-                    format!("cursor \"{name}\" already exists"),
-                ));
+            // Cursors that SQL declared are portals, too.
+            if self.portals.contains(&name) || self.sql.has_cursor(&name) {
+                return Err(already_exists(&name));
             }
             if self.portals.len() >= MAX_PORTALS {
                 return Err(Error::new(
@@ -178,11 +176,21 @@ impl Session<'_> {
         let Some(asked) = statement.of_portal() else {
             return Ok(None);
         };
-        let (OfPortal::Move(name, _) | OfPortal::MoveBack(name) | OfPortal::Close(name)) = asked;
+        let (OfPortal::Move(name, _)
+        | OfPortal::MoveBack(name)
+        | OfPortal::Close(name)
+        | OfPortal::Declare(name)) = asked;
+        if let OfPortal::Declare(_) = asked {
+            return match self.portals.contains(name) {
+                true => self.checked(Err(already_exists(name))),
+                false => Ok(None),
+            };
+        }
         if name == own || self.sql.has_cursor(name) || !self.portals.contains(name) {
             return Ok(None);
         }
         match asked {
+            OfPortal::Declare(_) => Ok(None),
             OfPortal::Close(_) => {
                 self.portals.remove(name);
                 Ok(Some(sql::Tag::Plain("CLOSE CURSOR")))
@@ -260,6 +268,10 @@ impl Session<'_> {
         output.buffer.extend_from_slice(backend::CLOSE_COMPLETE);
         Ok(())
     }
+}
+
+fn already_exists(name: &str) -> Error {
+    Error::new("42P03", format!("cursor \"{name}\" already exists"))
 }
 
 fn known_format(format: i16) -> sql::Result<i16> {

@@ -76,7 +76,7 @@ pub enum Frontend<'a> {
     CopyFail(&'a [u8]),
     /// A password or SASL answer that nobody asked for.
     Password,
-    FunctionCall,
+    FunctionCall(FunctionCall<'a>),
     Terminate,
 }
 
@@ -107,6 +107,15 @@ impl<'a> Bind<'a> {
         let mut rest = Reader { bytes: self.values };
         (0..self.value_count).map(move |_| rest.value().unwrap_or(None))
     }
+}
+
+/// A FunctionCall message: a function by its number, with the values of its arguments.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FunctionCall<'a> {
+    pub function: u32,
+    pub formats: I16s<'a>,
+    pub values: Vec<Option<&'a [u8]>>,
+    pub result_format: i16,
 }
 
 /// Big-endian 16-bit numbers, read when they are asked for.
@@ -195,10 +204,7 @@ pub fn decode(message: &[u8]) -> Decoded<Frontend<'_>> {
             body.rest();
             Frontend::Password
         }
-        b'F' => {
-            body.rest();
-            Frontend::FunctionCall
-        }
+        b'F' => Frontend::FunctionCall(body.function_call()?),
         tag => {
             return Err(Violation::fatal(format!(
                 "invalid frontend message type {tag}"
@@ -276,6 +282,24 @@ impl<'a> Reader<'a> {
                 "invalid {what} message subtype {kind}"
             ))),
         }
+    }
+    fn function_call(&mut self) -> Decoded<FunctionCall<'a>> {
+        let function = self.i32()?.cast_unsigned();
+        let formats = self.i16s()?;
+        let count = self.count()?;
+        if formats.len() > 1 && formats.len() != count {
+            return Err(Violation::new(format!(
+                "function call message contains {} argument formats but {count} arguments",
+                formats.len()
+            )));
+        }
+        let values = (0..count).map(|_| self.value()).collect::<Decoded<_>>()?;
+        Ok(FunctionCall {
+            function,
+            formats,
+            values,
+            result_format: self.i16()?,
+        })
     }
     fn bind(&mut self) -> Decoded<Bind<'a>> {
         let (portal, statement) = (self.string()?, self.string()?);

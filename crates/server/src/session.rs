@@ -14,14 +14,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
+use sql::{
+    Completion, CopyIn, Error, Params, Portal, SqlSession, Statement, Tag, TxStatus, pgtype,
+};
 use wait::session::State;
 
 use crate::backend::{self, Formats, Severity};
 use crate::bell::Bell;
 use crate::client::{Connection, Ending};
 use crate::connection::{Input, InputEnd, Output};
-use crate::message::{self, Frontend, Target, Violation};
+use crate::message::{self, Frontend, FunctionCall, Target, Violation};
 use crate::registry::Entry;
 use crate::sink::ResultSink;
 
@@ -302,10 +304,7 @@ impl<'r> Session<'r> {
             Frontend::Terminate => Err(Fault::End(End::Client)),
             // The rest of a COPY that failed.
             Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
-            Frontend::FunctionCall => {
-                let error = Error::new("0A000", "the function call protocol is not supported");
-                self.end_query(Some(error), output)
-            }
+            Frontend::FunctionCall(call) => self.function_call(&call, output),
             Frontend::Password => {
                 self.tell_fatal(&Error::new("08P01", "unexpected password message"), output);
                 Err(Fault::End(End::Told))
@@ -473,6 +472,27 @@ impl<'r> Session<'r> {
         match error {
             Some(error) => self.fail_query(&error, None, output),
             None => self.ready(output),
+        }
+    }
+
+    /// Calls a function by its number. As a query it ends with ReadyForQuery.
+    fn function_call(&mut self, call: &FunctionCall<'_>, output: &mut Output) -> Handled {
+        self.portals.remove("");
+        let formats: Vec<i16> = call.formats.iter().collect();
+        let params = Params {
+            formats: &formats,
+            values: &call.values,
+        };
+        let called = self
+            .sql
+            .call_function(call.function, params, call.result_format);
+        match self.checked(called) {
+            Ok(value) => {
+                self.drain_messages(output);
+                backend::function_result(&mut output.buffer, value.as_deref());
+                self.end_query(None, output)
+            }
+            Err(error) => self.end_query(Some(error), output),
         }
     }
 

@@ -123,6 +123,7 @@ impl Database {
                 weak.upgrade().is_none_or(|d| d.notices.hear(bulletin))
             }));
         }
+        crate::large::make(&database)?;
         Ok(database)
     }
 

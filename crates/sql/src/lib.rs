@@ -26,6 +26,7 @@ mod exec;
 mod explain;
 mod expr;
 mod extensions;
+mod large;
 mod notify;
 mod orders;
 pub mod params;

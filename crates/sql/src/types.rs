@@ -8,6 +8,7 @@ pub mod facts;
 pub mod own;
 pub mod ranges;
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use block::value::ColType;
@@ -409,7 +410,23 @@ impl SqlType {
         Element::of(self).map(SqlType::Array)
     }
 
+    /// The type that every database has under this number.
     pub fn from_oid(oid: u32) -> Option<SqlType> {
+        static KNOWN: LazyLock<HashMap<u32, SqlType>> = LazyLock::new(|| {
+            let numbers = SqlType::ALL
+                .into_iter()
+                .flat_map(|t| [t.oid(), t.array_oid()]);
+            let record = SqlType::Composite(CompositeType::any());
+            let records = record.array().map_or(0, SqlType::oid);
+            let numbers = numbers.chain([record.oid(), records]);
+            numbers
+                .filter_map(|oid| Some((oid, SqlType::looked_for(oid)?)))
+                .collect()
+        });
+        KNOWN.get(&oid).copied()
+    }
+
+    fn looked_for(oid: u32) -> Option<SqlType> {
         let found = SqlType::ALL.into_iter().find(|t| t.oid() == oid);
         let record = || {
             let record = SqlType::Composite(CompositeType::any());

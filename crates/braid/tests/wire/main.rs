@@ -2,6 +2,7 @@
 //! or hostile clients send.
 
 mod contact;
+mod function_calls;
 mod hostile;
 mod literals;
 mod positions;

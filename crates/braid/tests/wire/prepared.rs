@@ -186,6 +186,18 @@ fn sql_moves_portals_and_the_protocol_closes_cursors() {
     c.query("rollback to a");
     assert_eq!(refused(&mut c, "move backward 1 in p"), "55000");
     c.query("rollback to a");
+    // Neither takes a name that the other has.
+    assert_eq!(refused(&mut c, "declare p cursor for select 1"), "42P03");
+    c.query("rollback to a");
+    assert_eq!(
+        tag_of(&mut c, "declare d cursor for select 1"),
+        "DECLARE CURSOR"
+    );
+    c.send(&[bind("d", "s", &[], &[], &[]), SYNC]);
+    let taken = c.until(b'Z');
+    assert_eq!(tags(&taken), "EZ");
+    assert_eq!(taken[0].sqlstate(), "42P03");
+    c.query("rollback to a");
 
     // What cannot be moved fails its transaction, as every error does.
     c.query("create table moved (i int)");

@@ -214,8 +214,10 @@ impl Binder<'_> {
         let mut ty = common_type(&[left.ty, element.ty()], "ANY")
             .map_err(|_| no_operator(left.ty, op.symbol(), element.ty()))?;
         check_compared(ty, op.symbol())?;
-        // Without their padding, as between two values.
-        if ty == SqlType::Char {
+        // Beside another string citext is compared as text; strings without their padding, as
+        // between two values.
+        let is_mixed = left.ty.is_citext() != element.ty().is_citext();
+        if ty == SqlType::Char || ty.is_citext() && is_mixed && left.ty != SqlType::Unknown {
             ty = SqlType::Text;
         }
         if !matches!(op, CmpOp::Eq | CmpOp::Ne) {

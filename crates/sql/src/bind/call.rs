@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::collated::Collated;
 use crate::expr::func::{PureFunc, Signature, overloads};
+use crate::expr::variadic::Spread;
 use crate::expr::{Expr, Func};
 use crate::types::{MICROSECOND_DIGITS, Reg, SqlType};
 use crate::views::functions;
@@ -215,6 +216,9 @@ impl Binder<'_> {
             && let Some(value) = self.of_enum(name, &args)?
         {
             return Ok(value);
+        }
+        if let Some(first) = any_from(name) {
+            args.iter().skip(first).try_for_each(check_determined)?;
         }
         match name {
             "coalesce" => return self.coalesce(args),
@@ -452,6 +456,25 @@ pub fn no_function(name: &str, args: &[Typed]) -> Error {
         "No function matches the given name and argument types. You might need to add explicit \
          type casts.",
     )
+}
+
+/// The first argument that may have any type, of a function of PostgreSQL's that has such ones.
+fn any_from(name: &str) -> Option<usize> {
+    match name {
+        "pg_typeof" | "pg_column_size" => Some(0),
+        _ => Spread::of(name).map(Spread::fixed),
+    }
+}
+
+/// Refuses a parameter whose type nothing says where a value of any type may stand.
+pub(super) fn check_determined(value: &Typed) -> Result<()> {
+    match (&value.expr, value.ty) {
+        (Expr::Param(n), SqlType::Unknown) => {
+            let message = format!("could not determine data type of parameter ${}", n + 1);
+            Err(Error::new("42P18", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `t` or `f`.

@@ -129,6 +129,7 @@ pub fn custom_operator(path: &[String]) -> Result<BinaryOperator> {
         "?|" => BinaryOperator::QuestionPipe,
         "?&" => BinaryOperator::QuestionAnd,
         "#-" => BinaryOperator::HashMinus,
+        "^@" => BinaryOperator::PGStartsWith,
         other => return Err(Error::unsupported(format!("operator {other}"))),
     })
 }

@@ -3,7 +3,7 @@
 use block::value::Datum;
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
-use super::array::element_of;
+use super::array::{element_of, no_operator};
 use super::catalog::custom_operator;
 use super::coerce::{common_padding, fold, promote};
 use super::days::day_compared;
@@ -414,6 +414,14 @@ impl Binder<'_> {
             BinaryOperator::AtArrow => self.array_operator(ArrayFunc::Contains, "@>", l, r),
             BinaryOperator::ArrowAt => self.array_operator(ArrayFunc::ContainedBy, "<@", l, r),
             BinaryOperator::PGOverlap => self.array_operator(ArrayFunc::Overlaps, "&&", l, r),
+            BinaryOperator::PGStartsWith => {
+                let (left, right) = (l.ty, r.ty);
+                let begins = self.call("starts_with", vec![l, r]);
+                begins.map_err(|e| match e.sqlstate() {
+                    "42883" => no_operator(left, "^@", right),
+                    _ => e,
+                })
+            }
             op => match arithmetic(op) {
                 Some(arith) => self.arith(arith, l, r),
                 None => Err(Error::unsupported(format!("operator {op}"))),
@@ -631,10 +639,8 @@ impl Binder<'_> {
             UnaryOperator::Plus => self.expr(e),
             UnaryOperator::Minus => {
                 // The lowest integers have no positive counterpart: the sign belongs to the literal.
-                if let ast::Expr::Value(v) = e
-                    && let Value::Number(text, _) = &v.value
-                {
-                    return parts::literal(&Value::Number(format!("-{text}"), false));
+                if let Some(number) = negative_literal(e) {
+                    return parts::literal(&Value::Number(number, false));
                 }
                 // `-2 ^ 2` is 4: the sign binds closer than the power, which the parser has the
                 // other way round.
@@ -770,6 +776,32 @@ impl Binder<'_> {
             typmod,
             collation,
         })
+    }
+}
+
+/// The digits of `-e`, if `e` is a number, with any signs before it: these belong to the literal,
+/// which has the type of what they say together.
+fn negative_literal(e: &ast::Expr) -> Option<String> {
+    let (mut rest, mut negative) = (e, true);
+    loop {
+        rest = match rest {
+            ast::Expr::Nested(inner) => inner,
+            ast::Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr,
+            } => {
+                negative = !negative;
+                expr
+            }
+            ast::Expr::Value(v) => {
+                let Value::Number(text, _) = &v.value else {
+                    return None;
+                };
+                let sign = if negative { "-" } else { "" };
+                return Some(format!("{sign}{text}"));
+            }
+            _ => return None,
+        };
     }
 }
 

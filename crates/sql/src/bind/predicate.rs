@@ -6,6 +6,7 @@ use block::value::Datum;
 use sqlparser::ast::{self, CaseWhen, Value};
 
 use super::array::no_operator;
+use super::call::check_determined;
 use super::coerce::{common_padding, fold};
 use super::json::check_compared;
 use super::{Binder, Typed, chosen_type, common_type, is_written_row};
@@ -29,7 +30,9 @@ impl Binder<'_> {
         if is_written_row(e) {
             return Err(Error::unsupported("a row tested for NULL here"));
         }
-        let operand = self.settle(self.expr(e)?)?;
+        let operand = self.expr(e)?;
+        check_determined(&operand)?;
+        let operand = self.settle(operand)?;
         if let SqlType::Composite(_) = operand.ty {
             return self.row_is_null(operand, negated);
         }

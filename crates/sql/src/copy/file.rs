@@ -73,7 +73,7 @@ fn refuse_others(session: &SqlSession, way: &str) -> Result<()> {
 }
 
 /// An error of the operating system, with the SQLSTATE that PostgreSQL has for it.
-fn failed(what: &str, e: &io::Error) -> Error {
+pub fn failed(what: &str, e: &io::Error) -> Error {
     use io::ErrorKind;
     let state = match e.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "42501",

@@ -7,4 +7,5 @@ mod input;
 mod lines;
 pub(crate) mod output;
 
+pub use file::failed as file_error;
 pub use input::CopyIn;

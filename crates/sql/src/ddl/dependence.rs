@@ -338,6 +338,6 @@ pub fn drop_one(core: &mut Core, what: Address) -> Result<()> {
                 None => Ok(()),
             }
         }
-        Address::Schema(_) => Err(Error::internal("a dependent that depends on nothing")),
+        Address::Schema(oid) => super::schema::drop_one(core, oid),
     }
 }

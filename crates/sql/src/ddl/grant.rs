@@ -77,6 +77,7 @@ fn kind_of(on: &On) -> (Kind, &'static str) {
         On::Schemas(_) => (Kind::Schema, "schema"),
         On::Functions(_) | On::AllIn(..) => (Kind::Function, "function"),
         On::Types(_) => (Kind::Type, "type"),
+        On::LargeObjects(_) => (Kind::LargeObject, "large object"),
     }
 }
 
@@ -200,6 +201,12 @@ fn targets(core: &mut Core, on: &On) -> Result<Vec<Target>> {
                 all.push(target(Kind::Type, t.oid, t.owner, &t.name, "type"));
             }
         }
+        On::LargeObjects(numbers) => {
+            for oid in numbers {
+                let (kind, name) = (Kind::LargeObject, format!("large object {oid}"));
+                all.push(target(kind, *oid, 0, &name, "large object"));
+            }
+        }
         On::AllIn(kind, schemas) => {
             let dict = core.dict();
             for schema in schemas {
@@ -247,12 +254,30 @@ fn all_in(core: &Core, kind: Kind, schema: u32) -> Vec<Target> {
     }
 }
 
+/// Changes the privileges on one large object, with which they are kept.
+fn grant_large(core: &mut Core, target: &Target, change: &Change) -> Result<()> {
+    if !change.columns.is_empty() {
+        let message = "column privileges are only valid for relations";
+        return Err(Error::new("0LP01", message));
+    }
+    let wanted = match change.all {
+        true => target.kind.all(),
+        false => change.privileges,
+    };
+    crate::large::grant(core, target.oid, |core, granted| {
+        let (by, may) = permitted(core, granted, wanted, change, target, None)?;
+        apply(granted, by, may, change)
+    })
+}
+
 /// Changes the privileges on one object.
 fn grant(core: &mut Core, target: &Target, change: &Change) -> Result<()> {
+    if target.kind == Kind::LargeObject {
+        return grant_large(core, target, change);
+    }
     core.claim_name(&format!("privileges on {}", target.oid))?;
     // It is not dropped meanwhile. What every database has never is.
     let stays = [
-        crate::dict::path::PUBLIC,
         crate::dict::path::PG_CATALOG,
         crate::dict::path::INFORMATION_SCHEMA,
         DATABASE,

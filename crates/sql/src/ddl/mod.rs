@@ -60,6 +60,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use sqlparser::ast::{self, ObjectType};
 
 pub use create_as::{Values, create as create_as_query, has_parameters};
+pub use grant::without_role;
 
 use crate::api::Tag;
 use crate::bind::names::{self, Qualified};

@@ -160,6 +160,7 @@ pub fn reassign(core: &mut Core, from: &[RoleName], to: &RoleName) -> Result<Tag
             core.lock_table(oid, TableLock::AccessExclusive, false)?;
             set_owner(core, oid, role, to)?;
         }
+        crate::large::reassign(core, role, to)?;
     }
     Ok(Tag::Plain("REASSIGN OWNED"))
 }
@@ -214,6 +215,7 @@ pub fn drop(core: &mut Core, of: &[RoleName], cascade: bool) -> Result<Tag> {
     let roles = roles(core, of, "drop")?;
     for &role in &roles {
         take_privileges(core, role)?;
+        crate::large::drop_owned(core, role)?;
         super::policy::forget_role(core, role)?;
     }
     let dict = core.dict();

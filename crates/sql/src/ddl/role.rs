@@ -156,7 +156,8 @@ pub fn drop(core: &mut Core, names: &[RoleName], if_exists: bool) -> Result<Tag>
                 format!("cannot drop role {name} because it is required by the database system");
             return Err(Error::new("2BP01", why));
         }
-        let reasons = owned::reasons(&core.dict(), &core.database_name, role.oid);
+        let mut reasons = owned::reasons(&core.dict(), &core.database_name, role.oid);
+        reasons.extend(crate::large::reasons(core, role.oid)?);
         if !reasons.is_empty() {
             let why =
                 format!("role \"{name}\" cannot be dropped because some objects depend on it");

@@ -1,8 +1,8 @@
 //! CREATE, ALTER and DROP SCHEMA, and the schema that a new relation goes to.
 //!
 //! **Invariant.** Who makes a relation in a schema holds a shared lock on the schema until its
-//! transaction ends, and who drops or renames the schema an exclusive one. Those that every database
-//! has are never dropped, and are not locked.
+//! transaction ends, and who drops or renames the schema an exclusive one. `pg_catalog` and
+//! `information_schema` are never dropped, and nobody makes anything there.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ use crate::bind::numbered;
 use crate::dict::acl::{Kind, Privileges};
 use crate::dict::depend::Address;
 use crate::dict::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, TEMPORARY};
-use crate::dict::role::FIRST_SUPERUSER;
 use crate::dict::{Object, Schema};
 use crate::error::{Error, Result};
 use crate::parse::define::Change;
@@ -51,7 +50,7 @@ pub fn create(
             .map(|r| r.name.clone())
             .unwrap_or_default(),
     };
-    check_name(&name)?;
+    check_name(core, &name)?;
     core.claim_name(&format!("schema {name}"))?;
     if core.dict().schema(&name).is_some() {
         let exists = exists(&name);
@@ -73,6 +72,7 @@ pub fn create(
         owner,
         comment: None,
         temporary: false,
+        dropped: false,
     })))?;
     core.give_defaults(Kind::Schema, oid, owner, 0)?;
     Ok(Some(name))
@@ -82,7 +82,11 @@ fn exists(name: &str) -> Error {
     Error::new("42P06", format!("schema \"{name}\" already exists"))
 }
 
-fn check_name(name: &str) -> Result<()> {
+fn check_name(core: &Core, name: &str) -> Result<()> {
+    if core.database_name.is_empty() && name == crate::large::SCHEMA {
+        // It is the instance that makes it.
+        return Ok(());
+    }
     match ["pg_", numbered::PREFIX]
         .iter()
         .find(|p| name.starts_with(*p))
@@ -96,13 +100,19 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
-    // As dumps give it the owner that it has.
-    if let (Some(PUBLIC), Change::Owner(to)) = (core.dict().schema(name), change)
-        && core.new_owner(to, FIRST_SUPERUSER, 0, "schema public")? == FIRST_SUPERUSER
-    {
-        return Ok(Tag::Plain("ALTER SCHEMA"));
+/// Refuses to take away what large objects are kept in.
+fn check_not_required(name: &str) -> Result<()> {
+    match name == crate::large::SCHEMA {
+        false => Ok(()),
+        true => {
+            let why = format!("schema {name} is required by the database system");
+            Err(Error::new("2BP01", why))
+        }
     }
+}
+
+pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
+    check_not_required(name)?;
     let found = core.locked_schema(name, TableLock::AccessExclusive)?;
     let found = found.ok_or_else(|| names::no_schema(name))?;
     core.check_owner(found.owner, format!("schema {name}"))?;
@@ -114,7 +124,7 @@ pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
             if core.dict().schema(to).is_some() {
                 return Err(exists(to));
             }
-            check_name(to)?;
+            check_name(core, to)?;
             let dict = core.dict();
             for s in dict.sequences().filter(|s| s.schema == next.oid) {
                 super::sequence::rename_in_defaults(core, s, (to, &s.name))?;
@@ -153,6 +163,7 @@ pub fn drop(
         match core.locked_schema(name, TableLock::AccessExclusive)? {
             Some(schema) => {
                 core.check_owner(schema.owner, format!("schema {name}"))?;
+                check_not_required(name)?;
                 gone.push(Address::Schema(schema.oid));
             }
             None if if_exists => core.notice(
@@ -166,10 +177,26 @@ pub fn drop(
     drop_dependents(core, &gone, cascade)?;
     for schema in gone {
         if let Address::Schema(oid) = schema {
-            core.undefine(oid.into())?;
+            drop_one(core, oid)?;
         }
     }
     Ok(Tag::Plain("DROP SCHEMA"))
+}
+
+/// Drops a schema, which is locked, and has nothing in it any more.
+pub fn drop_one(core: &mut Core, oid: u32) -> Result<()> {
+    if oid != PUBLIC {
+        return core.undefine(oid.into());
+    }
+    // That there is no `public` follows from no entry that is missing.
+    let dict = core.dict();
+    let missing = || Error::internal("a schema that is gone is dropped");
+    let mut gone = Schema::clone(&*dict.changeable_schema(PUBLIC).ok_or_else(missing)?);
+    (gone.dropped, gone.comment) = (true, None);
+    if let Some(acl) = dict.acl(PUBLIC) {
+        core.undefine(acl.oid.into())?;
+    }
+    core.define(Object::Schema(Arc::new(gone)))
 }
 
 impl Core {
@@ -183,17 +210,14 @@ impl Core {
             let Some(oid) = self.dict().schema(name) else {
                 return Ok(None);
             };
-            if oid == PUBLIC {
-                return Err(Error::unsupported("dropping or altering the schema public"));
-            }
-            if self.dict().schema_by_oid(oid).is_none() {
+            if self.dict().changeable_schema(oid).is_none() {
                 let message = format!("permission denied for schema {name}");
                 return Err(Error::new("42501", message));
             }
             let mark = self.engine.table_locks();
             self.lock_table(oid, lock, false)?;
             match self.dict().schema(name) {
-                Some(now) if now == oid => return Ok(self.dict().schema_by_oid(oid).cloned()),
+                Some(now) if now == oid => return Ok(self.dict().changeable_schema(oid)),
                 _ => self.engine.unlock_table(block::ObjectId(oid), mark),
             }
             wait::check_cancel().map_err(|_| crate::session::cancelled())?;
@@ -211,10 +235,6 @@ impl Core {
         }
         loop {
             let wanted = self.wanted_schema(name)?;
-            if wanted == PUBLIC {
-                self.check_schema(wanted, Privileges::CREATE)?;
-                return Ok(wanted);
-            }
             if [PG_CATALOG, INFORMATION_SCHEMA].contains(&wanted) {
                 let schema = self.dict().schema_name(wanted).to_string();
                 let message = format!("permission denied to create \"{schema}.{}\"", name.name);

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::object::kind;
 use super::path::{INFORMATION_SCHEMA, PG_CATALOG, PUBLIC};
-use super::role::{DATABASE_OWNER, FIRST_SUPERUSER};
 use super::{Dict, Object};
 use crate::error::{Error, Result};
 
@@ -107,6 +106,7 @@ pub enum Kind {
     Function,
     Schema,
     Type,
+    LargeObject,
 }
 
 impl Kind {
@@ -125,6 +125,7 @@ impl Kind {
             Kind::Function => P::EXECUTE,
             Kind::Schema => P::USAGE.and(P::CREATE),
             Kind::Type => P::USAGE,
+            Kind::LargeObject => P::SELECT.and(P::UPDATE),
         }
     }
 
@@ -132,7 +133,9 @@ impl Kind {
     fn of_everybody(self) -> Privileges {
         use Privileges as P;
         match self {
-            Kind::Table | Kind::Column | Kind::Sequence | Kind::Schema => P::NONE,
+            Kind::Table | Kind::Column | Kind::Sequence | Kind::Schema | Kind::LargeObject => {
+                P::NONE
+            }
             Kind::Database => P::TEMPORARY.and(P::CONNECT),
             Kind::Function => P::EXECUTE,
             Kind::Type => P::USAGE,
@@ -418,7 +421,7 @@ impl Dict {
     /// The items of an object's privileges, if they are not those of a new one.
     pub fn changed_items(&self, object: u32) -> Option<Vec<Item>> {
         let stored = self.acl(object).and_then(|acl| acl.items.clone());
-        stored.or_else(|| built_in(object))
+        stored.or_else(|| self.built_in_items(object))
     }
 
     pub fn granted(&self, kind: Kind, object: u32, owner: u32) -> Granted<'_> {
@@ -443,21 +446,22 @@ impl Dict {
     }
 }
 
-/// What every database begins with.
-fn built_in(object: u32) -> Option<Vec<Item>> {
-    let owner = match object {
-        PUBLIC => DATABASE_OWNER,
-        PG_CATALOG | INFORMATION_SCHEMA => FIRST_SUPERUSER,
-        _ => return None,
-    };
-    let item = |grantee, privileges| Item {
-        grantee,
-        grantor: owner,
-        privileges,
-        grantable: Privileges::NONE,
-    };
-    Some(vec![
-        item(owner, Kind::Schema.all()),
-        item(EVERYBODY, Privileges::USAGE),
-    ])
+impl Dict {
+    /// What every database begins with.
+    fn built_in_items(&self, object: u32) -> Option<Vec<Item>> {
+        if ![PUBLIC, PG_CATALOG, INFORMATION_SCHEMA].contains(&object) {
+            return None;
+        }
+        let owner = self.schema_owner(object);
+        let item = |grantee, privileges| Item {
+            grantee,
+            grantor: owner,
+            privileges,
+            grantable: Privileges::NONE,
+        };
+        Some(vec![
+            item(owner, Kind::Schema.all()),
+            item(EVERYBODY, Privileges::USAGE),
+        ])
+    }
 }

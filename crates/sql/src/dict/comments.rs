@@ -116,12 +116,13 @@ impl Dict {
         let types = self.user_types();
         all.extend(types.filter_map(|t| Some((t.oid, PG_TYPE, 0, t.comment.clone()?))));
         all.push((PLPGSQL, PG_EXTENSION, 0, PLPGSQL_COMMENT.into()));
-        all.push((
-            path::PUBLIC,
-            PG_NAMESPACE,
-            0,
-            "standard public schema".into(),
-        ));
+        if self.schema_by_oid(path::PUBLIC).is_none()
+            && let Some(comment) = self
+                .changeable_schema(path::PUBLIC)
+                .and_then(|s| s.comment.clone())
+        {
+            all.push((path::PUBLIC, PG_NAMESPACE, 0, comment));
+        }
         all.extend(schemas.filter_map(|s| Some((s.oid, PG_NAMESPACE, 0, s.comment.clone()?))));
         all
     }

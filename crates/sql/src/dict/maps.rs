@@ -84,6 +84,7 @@ impl Maps {
             Object::Role(role) => drop(self.roles.remove(&*role.name)),
             Object::Acl(acl) => drop(self.acls.remove(&acl.object)),
             Object::Cast(c) => drop(self.casts.remove(&(c.source, c.target))),
+            Object::Schema(schema) if schema.dropped => {}
             Object::Schema(schema) => drop(self.schemas.remove(&*schema.name)),
             Object::Function(f) => cut(&mut self.functions, &Name::from(&*f.name), &f.oid),
             Object::Type(t) => {
@@ -126,6 +127,7 @@ impl Maps {
             Object::Role(role) => drop(self.roles.insert(role.name.as_str().into(), key)),
             Object::Acl(acl) => drop(self.acls.insert(acl.object, key)),
             Object::Cast(c) => drop(self.casts.insert((c.source, c.target), key)),
+            Object::Schema(schema) if schema.dropped => {}
             Object::Schema(schema) => {
                 self.schemas.insert(schema.name.as_str().into(), schema.oid);
             }

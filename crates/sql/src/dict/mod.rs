@@ -71,7 +71,7 @@ pub use view::{Source, View, ViewColumn};
 
 pub use default_name::DefaultName;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use block::RowId;
 use maps::Maps;
@@ -145,6 +145,10 @@ pub struct Dict {
     read: u64,
 }
 
+/// Which picture of the dictionary something was made from. It keeps nothing of the picture alive.
+#[derive(Clone, Debug)]
+pub struct Picture(Weak<Maps>);
+
 impl Default for Dict {
     fn default() -> Dict {
         Dict {
@@ -164,6 +168,15 @@ pub fn stats_key(table: u32) -> i64 {
 impl Dict {
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    pub fn picture(&self) -> Picture {
+        Picture(Arc::downgrade(&self.maps))
+    }
+
+    /// Whether this is that picture, through whichever search path it is seen.
+    pub fn is(&self, picture: &Picture) -> bool {
+        std::ptr::eq(picture.0.as_ptr(), Arc::as_ptr(&self.maps))
     }
 
     /// The picture that follows this one. `logged`: the last commit of the log that is in it.
@@ -309,14 +322,14 @@ impl Dict {
 
     pub fn schema_by_oid(&self, oid: u32) -> Option<&Arc<Schema>> {
         match &self.maps.entries.get(&i64::from(oid))?.object {
-            Object::Schema(s) => Some(s),
+            Object::Schema(s) if !s.dropped => Some(s),
             _ => None,
         }
     }
 
     pub fn schemas(&self) -> impl Iterator<Item = &Arc<Schema>> {
         self.maps.of_kind(kind::SCHEMA).filter_map(|o| match o {
-            Object::Schema(s) => Some(s),
+            Object::Schema(s) if !s.dropped => Some(s),
             _ => None,
         })
     }

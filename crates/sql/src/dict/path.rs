@@ -3,6 +3,8 @@
 //! **Invariant.** A path has only schemas that there are, by object id, and no name twice over: two
 //! sessions whose settings differ in schemas that do not exist have the same path.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::Dict;
@@ -32,7 +34,11 @@ fn built_in_owner(schema: u32) -> u32 {
 /// What a session calls the schema of its temporary relations.
 pub const TEMPORARY: &str = "pg_temp";
 
-/// A schema that a user made, or a session for its temporary relations.
+/// What `public` is as long as nobody has changed it.
+pub const PUBLIC_COMMENT: &str = "standard public schema";
+
+/// A schema that a user made, or a session for its temporary relations; or `public`, once something
+/// of it has been changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Schema {
     pub oid: u32,
@@ -44,6 +50,9 @@ pub struct Schema {
     /// It is a session's, and goes with it.
     #[serde(default)]
     pub temporary: bool,
+    /// Of `public`, whose entry stays, for without one there is a `public` as every database has it.
+    #[serde(default)]
+    pub dropped: bool,
 }
 
 /// The schema of what was made before there were any.
@@ -132,6 +141,7 @@ impl Dict {
         let built_in = BUILT_IN.iter().find(|(_, n)| *n == name);
         let found = built_in
             .map(|(oid, _)| *oid)
+            .filter(|oid| !self.is_changed(*oid))
             .or_else(|| self.maps.schemas.get(name).copied());
         match found {
             None if name == TEMPORARY => {
@@ -142,6 +152,31 @@ impl Dict {
         }
     }
 
+    /// Whether a schema that every database has is not as it was at first.
+    fn is_changed(&self, oid: u32) -> bool {
+        oid == PUBLIC && self.maps.entries.get(&i64::from(oid)).is_some()
+    }
+
+    /// A schema that may be changed and dropped.
+    pub fn changeable_schema(&self, oid: u32) -> Option<Arc<Schema>> {
+        if oid == PUBLIC && !self.is_changed(oid) {
+            return Some(Arc::new(Schema {
+                oid,
+                name: "public".into(),
+                owner: built_in_owner(oid),
+                comment: Some(PUBLIC_COMMENT.into()),
+                temporary: false,
+                dropped: false,
+            }));
+        }
+        self.schema_by_oid(oid).cloned()
+    }
+
+    /// Whether the schema is there that views of Braid's own are listed in.
+    pub fn has_public(&self) -> bool {
+        self.changeable_schema(PUBLIC).is_some()
+    }
+
     /// Whether what is in a schema is temporary.
     pub fn is_temporary(&self, schema: u32) -> bool {
         self.schema_by_oid(schema).is_some_and(|s| s.temporary)
@@ -150,8 +185,8 @@ impl Dict {
     pub fn schema_name(&self, oid: u32) -> &str {
         let built_in = BUILT_IN.iter().find(|(o, _)| *o == oid);
         match (built_in, self.schema_by_oid(oid)) {
-            (Some((_, name)), _) => name,
-            (None, Some(schema)) => &schema.name,
+            (_, Some(schema)) => &schema.name,
+            (Some((_, name)), None) => name,
             // Nobody drops a schema with something in it.
             (None, None) => "",
         }
@@ -164,7 +199,7 @@ impl Dict {
 
     /// Every schema: object id, name, owner.
     pub fn all_schemas(&self) -> Vec<(u32, String, u32)> {
-        let built_in = BUILT_IN.iter();
+        let built_in = BUILT_IN.iter().filter(|(oid, _)| !self.is_changed(*oid));
         let built_in = built_in.map(|(oid, name)| (*oid, name.to_string(), built_in_owner(*oid)));
         let made = self.schemas().map(|s| (s.oid, s.name.clone(), s.owner));
         built_in.chain(made).collect()

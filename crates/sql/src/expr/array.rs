@@ -339,8 +339,7 @@ fn byte_of_name(name: &str, subscripts: &[Val<'_>]) -> Result<Val<'static>> {
         _ => return Ok(Val::NULL),
     };
     match name.as_bytes().get(at) {
-        Some(byte) if byte.is_ascii() => Ok(Val::text(char::from(*byte).to_string())),
-        Some(_) => Err(Error::unsupported("a \"char\" beyond ASCII")),
+        Some(byte) => Ok(Val::text(pgtype::vectors::char_of_byte(*byte))),
         None if at <= MAX_NAME_BYTES => Ok(Val::text(String::new())),
         None => Ok(Val::NULL),
     }

@@ -315,11 +315,11 @@ impl Cast {
             (DatumRef::TimestampTz(t), Time) => {
                 Val::int8(spans::time_of_day(moments::to_local(t, io)?))
             }
-            (DatumRef::Text(c), Int4) => Val::int4(c.bytes().next().unwrap_or(0).into()),
-            (DatumRef::Int4(c), InternalChar) => match u8::try_from(c) {
-                Ok(0) => Val::text(String::new()),
-                Ok(c) if c.is_ascii() => Val::text(char::from(c).to_string()),
-                Ok(_) => return Err(Error::unsupported("a \"char\" beyond ASCII")),
+            (DatumRef::Text(c), Int4) => {
+                Val::int4(pgtype::vectors::byte_of_char(c).cast_signed().into())
+            }
+            (DatumRef::Int4(c), InternalChar) => match i8::try_from(c) {
+                Ok(c) => Val::text(pgtype::vectors::char_of_byte(c.cast_unsigned())),
                 Err(_) => return Err(Error::new("22003", "\"char\" out of range")),
             },
             (v, Oid | Reg(_)) if matches!(self.from, Reg(_)) => Val::Own(v.to_datum()),

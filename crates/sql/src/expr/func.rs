@@ -21,6 +21,7 @@ use super::words::{self, WordFunc};
 use super::{Env, Expr, Val, arith, number, text};
 use crate::dict::function::Volatility;
 use crate::error::{Error, Result};
+use crate::large::{self, LargeFunc};
 use crate::pgtype::IoSettings;
 use crate::types::call_types::CallTypes;
 use crate::types::ranges::RangeOf;
@@ -243,6 +244,8 @@ pub enum SessionFunc {
     SetConfig,
     Sleep,
     PostmasterStart,
+    /// One of those of large objects.
+    Large(LargeFunc),
     /// The one that [`crate::views::functions::at`] gives.
     Catalog(usize),
 }
@@ -647,6 +650,7 @@ const RELATION: SqlType = SqlType::Reg(Reg::Class);
 pub fn overloads(name: &str) -> Vec<Signature> {
     let mut all = plain_overloads(name);
     all.extend(routines::overloads(name));
+    all.extend(large::overloads(name));
     all
 }
 

@@ -2,7 +2,7 @@
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive, Zero};
-use block::numeric::{Numeric, NumericRef};
+use block::numeric::{Numeric, NumericRef, Short};
 
 use super::arith::{ArithOp, division_by_zero};
 use super::func::PureFunc;
@@ -25,11 +25,11 @@ pub fn scaled(n: i64, digits: i64) -> Numeric {
 }
 
 pub fn from_i64(i: i64) -> Numeric {
-    Numeric::from_bigdecimal(BigDecimal::from(i))
+    Numeric::from(i)
 }
 
-pub fn from_i128(i: i128) -> Numeric {
-    Numeric::from_bigdecimal(BigDecimal::from(i))
+pub fn from_i128(value: i128) -> Numeric {
+    Numeric::from(Short { value, scale: 0 })
 }
 
 fn parse(text: &str) -> Result<Numeric> {
@@ -73,6 +73,9 @@ fn significant(f: f64, digits: usize) -> Result<Numeric> {
 }
 
 pub fn to_f64(n: NumericRef<'_>) -> f64 {
+    if let Some(float) = n.short().and_then(Short::to_f64) {
+        return float;
+    }
     match n.to_bigdecimal() {
         Some(d) => d.to_string().parse().unwrap_or(f64::NAN),
         None => special(n),
@@ -92,12 +95,21 @@ fn special(n: NumericRef<'_>) -> f64 {
 
 /// Rounded half away from zero; `None` if it does not fit, or is no number.
 pub fn to_i64(n: NumericRef<'_>) -> Option<i64> {
+    if let Some(whole) = n.short().and_then(|n| n.round(0)) {
+        return whole.value.try_into().ok();
+    }
     n.to_bigdecimal()?
         .with_scale_round(0, RoundingMode::HalfUp)
         .to_i64()
 }
 
 pub fn negate(n: NumericRef<'_>) -> Numeric {
+    if let Some(Short { value, scale }) = n.short() {
+        return Numeric::from(Short {
+            value: -value,
+            scale,
+        });
+    }
     match n.to_bigdecimal() {
         Some(d) => Numeric::from_bigdecimal(-d),
         None if n.is_nan() => n.to_numeric(),
@@ -106,6 +118,11 @@ pub fn negate(n: NumericRef<'_>) -> Numeric {
 }
 
 pub fn apply(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
+    if let (Some(a), Some(b)) = (l.short(), r.short())
+        && let Some(made) = short(op, a, b)
+    {
+        return Ok(made.into());
+    }
     let (Some(a), Some(b)) = (l.to_bigdecimal(), r.to_bigdecimal()) else {
         return specials(op, l, r);
     };
@@ -129,6 +146,21 @@ pub fn apply(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeri
         _ => return Err(Error::internal("bit operation on numeric")),
     };
     bounded(result)
+}
+
+/// The result, if 128 bits are enough for all of it.
+fn short(op: ArithOp, a: Short, b: Short) -> Option<Short> {
+    match op {
+        ArithOp::Add => a.add(b),
+        ArithOp::Sub => a.subtract(b),
+        ArithOp::Mul => a.multiply(b),
+        ArithOp::Div => {
+            let groups = (a.leading_group()?, b.leading_group()?);
+            let scales = (a.scale.into(), b.scale.into());
+            a.divide(b, u16::try_from(scale_of_quotient(groups, scales)).ok()?)
+        }
+        _ => None,
+    }
 }
 
 /// With NaN or an infinity on a side: as floats do it.
@@ -224,14 +256,22 @@ pub fn root(n: &Numeric) -> Numeric {
 
 /// Digits after the point that PostgreSQL gives a quotient.
 fn quotient_scale(a: &BigDecimal, b: &BigDecimal) -> i64 {
-    let ((weight_a, first_a), (weight_b, first_b)) = (leading_group(a), leading_group(b));
+    let groups = (leading_group(a), leading_group(b));
+    scale_of_quotient(groups, (scale(a), scale(b)))
+}
+
+/// The same from the place and value of both numbers' first groups, and from their scales.
+fn scale_of_quotient(
+    ((weight_a, first_a), (weight_b, first_b)): ((i64, i64), (i64, i64)),
+    (scale_a, scale_b): (i64, i64),
+) -> i64 {
     let mut weight = weight_a - weight_b;
     if first_a <= first_b {
         weight -= 1;
     }
     (MIN_SIGNIFICANT_DIGITS - weight * 4)
-        .max(scale(a))
-        .max(scale(b))
+        .max(scale_a)
+        .max(scale_b)
         .clamp(0, MAX_SCALE)
 }
 

@@ -31,6 +31,11 @@ pub enum Definition {
         name: String,
         change: Change,
     },
+    /// ALTER LARGE OBJECT .. OWNER TO.
+    OwnLargeObject {
+        oid: u32,
+        owner: RoleName,
+    },
     /// ALTER of a relation, in what relations have in common.
     AlterRelation {
         kind: Kind,
@@ -164,6 +169,7 @@ impl Definition {
         match self {
             Definition::CreateSchema { .. } => "CREATE SCHEMA",
             Definition::AlterSchema { .. } => "ALTER SCHEMA",
+            Definition::OwnLargeObject { .. } => "ALTER LARGE OBJECT",
             Definition::AlterRelation { kind, .. } => match kind {
                 Kind::Table => "ALTER TABLE",
                 Kind::Sequence => "ALTER SEQUENCE",
@@ -417,6 +423,12 @@ pub fn alter(w: &mut Words<'_>) -> Result<Option<Definition>> {
         };
         return Ok(Some(Definition::AlterSchema { name, change }));
     }
+    if w.accept("large object") {
+        let oid = large_object(w)?;
+        w.expect("owner to")?;
+        let owner = role_name(w)?;
+        return Ok(Some(Definition::OwnLargeObject { oid, owner }));
+    }
     if w.accept("trigger") {
         let (name, table, to) = trigger::alter(w)?;
         return Ok(Some(Definition::RenameTrigger { name, table, to }));
@@ -582,6 +594,16 @@ fn change(w: &mut Words<'_>, kind: Kind) -> Result<Option<Change>> {
 }
 
 /// After the word COMMENT.
+/// The number of a large object.
+pub fn large_object(w: &mut Words<'_>) -> Result<u32> {
+    let mark = w.mark();
+    let number = w.integer()?;
+    u32::try_from(number).map_err(|_| {
+        w.back_to(mark);
+        w.unexpected()
+    })
+}
+
 pub fn comment(w: &mut Words<'_>) -> Result<Definition> {
     w.expect("on")?;
     let on = if let Some(kind) = kind(w) {

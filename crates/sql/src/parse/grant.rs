@@ -81,6 +81,7 @@ pub enum On {
     Schemas(Vec<String>),
     Functions(Vec<FunctionName>),
     Types(Vec<Qualified>),
+    LargeObjects(Vec<u32>),
     /// All of a kind in schemas.
     AllIn(Kind, Vec<String>),
 }
@@ -344,12 +345,14 @@ fn on(w: &mut Words<'_>) -> Result<On> {
         "parameter",
         "foreign data wrapper",
         "foreign server",
-        "large object",
     ] {
         if w.accept(refused) {
             let what = refused.to_uppercase();
             return Err(Error::unsupported(format!("privileges on a {what}")));
         }
+    }
+    if w.accept("large object") {
+        return Ok(On::LargeObjects(list(w, super::define::large_object)?));
     }
     if w.accept("sequence") {
         return Ok(On::Sequences(list(w, |w| w.relation())?));

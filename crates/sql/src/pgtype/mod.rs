@@ -49,6 +49,7 @@ use styles::{DateStyle, IntervalStyle};
 use zone::TimeZone;
 
 pub use float::{parse_float8, write_rounded};
+use number::FromBinary;
 pub use number::parse_integer;
 
 /// Longest text of a numeric that is read at all: reading takes time with the square of the length. Sign, digits before and after the point, exponent.
@@ -184,7 +185,7 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Xid => oid_datum(vectors::parse_xid(text)),
         SqlType::Tid => Datum::Int8(tid::parse(text)?),
         SqlType::Reg(kind) => oid_datum(io.objects.find(kind, text)?),
-        SqlType::InternalChar => Datum::Text(vectors::internal_char(text)?),
+        SqlType::InternalChar => Datum::Text(vectors::internal_char(text)),
         SqlType::Int2Vector | SqlType::OidVector => vectors::parse(ty, text, io)?,
         SqlType::Float4 => Datum::Float4(float::parse_float4(text)?),
         SqlType::Float8 => Datum::Float8(float::parse_float8(text)?),
@@ -279,6 +280,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Float4(v) => float::write_float4(out, v),
         DatumRef::Float8(v) => float::write_float8(out, v),
         DatumRef::Numeric(v) => write_display(out, v),
+        DatumRef::Text(v) if ty == SqlType::InternalChar => vectors::write_char(v, out),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) if matches!(ty, SqlType::Bit | SqlType::Varbit) => bits::write(v, out),
         DatumRef::Bytea(v) if matches!(ty, SqlType::Inet | SqlType::Cidr) => {
@@ -338,15 +340,17 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
             oid_datum(u32::from_be_bytes(fixed(bytes)?))
         }
         SqlType::Tid => Datum::Int8(tid::from_binary(fixed(bytes)?)),
-        SqlType::InternalChar => Datum::Text(match fixed::<1>(bytes)? {
-            // As it is written.
-            [0] => String::new(),
-            byte => vectors::internal_char(utf8(&byte)?)?,
-        }),
+        SqlType::InternalChar => {
+            let [byte] = fixed::<1>(bytes)?;
+            Datum::Text(vectors::char_of_byte(byte))
+        }
         SqlType::Int2Vector | SqlType::OidVector => vectors::binary_in(ty, bytes, encoding)?,
         SqlType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
-        SqlType::Numeric => Datum::Numeric(parse_numeric(&number::read_numeric_binary(bytes)?)?),
+        SqlType::Numeric => Datum::Numeric(match number::read_numeric_binary(bytes)? {
+            FromBinary::Short(n) => n.into(),
+            FromBinary::Text(text) => parse_numeric(&text)?,
+        }),
         SqlType::Text
         | SqlType::Varchar
         | SqlType::Char
@@ -424,10 +428,9 @@ pub fn binary_out(
         }
         DatumRef::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
         DatumRef::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
-        DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
+        DatumRef::Numeric(v) => number::write_numeric_binary(out, v),
         DatumRef::Text(v) if ty == SqlType::JsonPath => jsonpath::binary_out(v, encoding, out)?,
-        // The character of a byte that is zero has no text.
-        DatumRef::Text("") if ty == SqlType::InternalChar => out.push(0),
+        DatumRef::Text(v) if ty == SqlType::InternalChar => out.push(vectors::byte_of_char(v)),
         DatumRef::Text(v) if encoding.converts() => out.extend_from_slice(&encoding.encode(v)?),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) if matches!(ty, SqlType::Bit | SqlType::Varbit) => {

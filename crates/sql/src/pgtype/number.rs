@@ -1,5 +1,7 @@
 //! Text of integers, and the binary form of `numeric`.
 
+use ::block::numeric::{NumericRef, Short};
+
 use crate::error::{Error, Result};
 
 /// Integer types by the name PostgreSQL's messages use.
@@ -132,8 +134,62 @@ const DIGIT_LEN: usize = 4;
 /// Largest display scale that PostgreSQL accepts.
 const MAX_SCALE: u16 = 0x3fff;
 
-/// Writes the binary form (digits to the base of 10,000) of a number given as plain decimal text.
-pub fn write_numeric_binary(out: &mut Vec<u8>, text: &str) {
+/// Writes the binary form (digits to the base of 10,000) of a number.
+pub fn write_numeric_binary(out: &mut Vec<u8>, n: NumericRef<'_>) {
+    let short = n.short().and_then(|n| write_short_binary(out, n));
+    if short.is_none() {
+        write_text_as_binary(out, &n.to_string());
+    }
+}
+
+/// Nothing is written if the number, filled up to a whole group, does not fit 128 bits.
+fn write_short_binary(out: &mut Vec<u8>, n: Short) -> Option<()> {
+    /// Of the largest number of 128 bits.
+    const MOST: usize = 10;
+    let scale = usize::from(n.scale);
+    let fraction = scale.div_ceil(DIGIT_LEN);
+    let filled = fraction * DIGIT_LEN - scale;
+    let mut rest = n
+        .value
+        .unsigned_abs()
+        .checked_mul(10_u128.pow(filled as u32))?;
+    let mut groups = [0_u16; MOST];
+    let mut count = 0;
+    while rest > 0 {
+        groups[count] = match u64::try_from(rest) {
+            Ok(small) => {
+                rest = u128::from(small / 10_000);
+                (small % 10_000) as u16
+            }
+            Err(_) => {
+                let group = (rest % 10_000) as u16;
+                rest /= 10_000;
+                group
+            }
+        };
+        count += 1;
+    }
+    let weight = match count {
+        0 => 0,
+        count => count as i32 - fraction as i32 - 1,
+    };
+    let zeros = groups[..count].iter().take_while(|g| **g == 0).count();
+    let sign = if n.value < 0 { SIGN_NEGATIVE } else { 0 };
+    let head = [
+        (count - zeros) as u16,
+        weight as i16 as u16,
+        sign,
+        scale as u16,
+    ];
+    write_u16s(out, &head);
+    for group in groups[zeros..count].iter().rev() {
+        out.extend_from_slice(&group.to_be_bytes());
+    }
+    Some(())
+}
+
+/// The same of a number given as plain decimal text.
+fn write_text_as_binary(out: &mut Vec<u8>, text: &str) {
     let special = match text {
         "NaN" => Some(SIGN_NAN),
         "Infinity" => Some(SIGN_INFINITY),
@@ -187,8 +243,15 @@ fn write_u16s(out: &mut Vec<u8>, values: &[u16]) {
     }
 }
 
-/// Plain decimal text of a number in binary form.
-pub fn read_numeric_binary(bytes: &[u8]) -> Result<String> {
+/// What the binary form of a number says.
+pub enum FromBinary {
+    Short(Short),
+    /// Plain decimal text.
+    Text(String),
+}
+
+/// Reads the binary form of a number.
+pub fn read_numeric_binary(bytes: &[u8]) -> Result<FromBinary> {
     let wrong = |what: &str| {
         Error::new(
             "22P03",
@@ -207,23 +270,25 @@ pub fn read_numeric_binary(bytes: &[u8]) -> Result<String> {
         return Err(wrong("length"));
     }
     match sign {
-        SIGN_NAN => return Ok("NaN".into()),
-        SIGN_INFINITY => return Ok("Infinity".into()),
-        SIGN_MINUS_INFINITY => return Ok("-Infinity".into()),
+        SIGN_NAN => return Ok(FromBinary::Text("NaN".into())),
+        SIGN_INFINITY => return Ok(FromBinary::Text("Infinity".into())),
+        SIGN_MINUS_INFINITY => return Ok(FromBinary::Text("-Infinity".into())),
         0 | SIGN_NEGATIVE => {}
         _ => return Err(wrong("sign")),
     }
     if scale > MAX_SCALE {
         return Err(wrong("scale"));
     }
-    let mut groups = Vec::with_capacity(count);
-    for pair in digits.chunks_exact(2) {
-        let group = u16::from_be_bytes([pair[0], pair[1]]);
-        if group >= 10_000 {
-            return Err(wrong("digit"));
-        }
-        groups.push(group);
+    let groups = digits
+        .chunks_exact(2)
+        .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    if groups.clone().any(|group| group >= 10_000) {
+        return Err(wrong("digit"));
     }
+    if let Some(short) = short_of_groups(groups.clone(), weight, sign == SIGN_NEGATIVE, scale) {
+        return Ok(FromBinary::Short(short));
+    }
+    let groups: Vec<u16> = groups.collect();
     // Group i stands at weight - i; what lies beyond the given digits is zero.
     let group_at = |w: i32| {
         usize::try_from(weight - w)
@@ -255,12 +320,88 @@ pub fn read_numeric_binary(bytes: &[u8]) -> Result<String> {
         text.push('.');
         text.push_str(&fraction);
     }
-    Ok(text)
+    Ok(FromBinary::Text(text))
+}
+
+/// The number that groups of four digits make, the first of which stands at `weight`, cut to the
+/// scale. `None`: it has more digits than are looked at here.
+fn short_of_groups(
+    groups: impl ExactSizeIterator<Item = u16>,
+    weight: i32,
+    negative: bool,
+    scale: u16,
+) -> Option<Short> {
+    /// So many fit 128 bits whatever is in them.
+    const MOST: usize = 9;
+    if groups.len() > MOST {
+        return None;
+    }
+    // Digits after the point that the groups have; less than none if zeros follow them.
+    let given = (groups.len() as i32 - weight - 1) * DIGIT_LEN as i32;
+    let value = groups.fold(0_i128, |n, group| n * 10_000 + i128::from(group));
+    let more = i32::from(scale) - given;
+    let value = match u32::try_from(more) {
+        Ok(more) => value.checked_mul(10_i128.checked_pow(more)?)?,
+        Err(_) => value / 10_i128.checked_pow(more.unsigned_abs())?,
+    };
+    Some(Short {
+        value: if negative { -value } else { value },
+        scale,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::block::numeric::Numeric;
+    use proptest::prelude::*;
+
+    impl FromBinary {
+        fn into_text(self) -> String {
+            match self {
+                FromBinary::Short(n) => Numeric::from(n).to_string(),
+                FromBinary::Text(text) => text,
+            }
+        }
+    }
+
+    proptest! {
+        /// Short numbers are written the same as their texts, and read back.
+        #[test]
+        fn short_numbers_take_the_short_way(
+            bits in 0_u32..120, value in any::<i128>(), scale in 0_u16..50,
+        ) {
+            let n = Short { value: value >> (127 - bits), scale };
+            let (mut short, mut long) = (Vec::new(), Vec::new());
+            let text = Numeric::from(n).to_string();
+            write_numeric_binary(&mut short, Numeric::from(n).borrow());
+            write_text_as_binary(&mut long, &text);
+            prop_assert_eq!(&short, &long);
+            prop_assert_eq!(read_numeric_binary(&short).unwrap().into_text(), text);
+        }
+
+        /// Whatever groups a client sends mean the same both ways, if both have an answer.
+        #[test]
+        fn groups_are_read_alike(
+            groups in prop::collection::vec(0_u16..10_000, 0..9),
+            weight in -6_i16..12, negative: bool, scale in 0_u16..30,
+        ) {
+            let sign = if negative { SIGN_NEGATIVE } else { 0 };
+            let mut bytes = Vec::new();
+            write_u16s(&mut bytes, &[groups.len() as u16, weight as u16, sign, scale]);
+            write_u16s(&mut bytes, &groups);
+            let read = read_numeric_binary(&bytes).unwrap().into_text();
+            // Groups of zeros behind make it too long for the short way, and change nothing.
+            let zeros = vec![0; 40];
+            let mut longer = Vec::new();
+            write_u16s(&mut longer, &[groups.len() as u16 + 40, weight as u16, sign, scale]);
+            write_u16s(&mut longer, &groups);
+            write_u16s(&mut longer, &zeros);
+            let long = read_numeric_binary(&longer).unwrap().into_text();
+            let number = |text: &str| text.parse::<Numeric>().unwrap().to_string();
+            prop_assert_eq!(number(&read), number(&long));
+        }
+    }
 
     #[test]
     fn numeric_binary_is_read_as_written() {
@@ -278,11 +419,11 @@ mod tests {
             "-Infinity",
         ] {
             let mut out = Vec::new();
-            write_numeric_binary(&mut out, text);
-            assert_eq!(read_numeric_binary(&out).unwrap(), text);
+            write_text_as_binary(&mut out, text);
+            assert_eq!(read_numeric_binary(&out).unwrap().into_text(), text);
         }
         let mut out = Vec::new();
-        write_numeric_binary(&mut out, "-12345.678");
+        write_text_as_binary(&mut out, "-12345.678");
         assert_eq!(
             out,
             [0, 3, 0, 1, 0x40, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c]

@@ -64,8 +64,8 @@ pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum>
     }
 }
 
-/// The first byte of a text, or the one that `\ooo` says. Those beyond ASCII are no text.
-pub fn internal_char(text: &str) -> Result<String> {
+/// The first byte of a text, or the one that `\ooo` says, as it is kept.
+pub fn internal_char(text: &str) -> String {
     let octal = |b: u8| (b'0'..=b'7').contains(&b);
     let byte = match text.as_bytes() {
         [b'\\', a, b, c] if octal(*a) && octal(*b) && octal(*c) => {
@@ -74,10 +74,29 @@ pub fn internal_char(text: &str) -> Result<String> {
         }
         bytes => bytes.first().copied().unwrap_or(0),
     };
+    char_of_byte(byte)
+}
+
+/// How a `"char"` is kept: nothing for the byte zero, else the character whose number it is, so
+/// that bytes beyond ASCII are texts and in their order.
+pub fn char_of_byte(byte: u8) -> String {
     match byte {
-        0 => Ok(String::new()),
-        1..=127 => Ok(char::from(byte).to_string()),
-        _ => Err(Error::unsupported("a \"char\" beyond ASCII")),
+        0 => String::new(),
+        byte => char::from(byte).to_string(),
+    }
+}
+
+/// The byte of a `"char"` that is kept.
+pub fn byte_of_char(kept: &str) -> u8 {
+    let byte = kept.chars().next().map_or(Ok(0), u8::try_from);
+    byte.unwrap_or(b'?')
+}
+
+/// The text form of a `"char"`: a byte beyond ASCII by its digits.
+pub fn write_char(kept: &str, out: &mut Vec<u8>) {
+    match byte_of_char(kept) {
+        byte if byte.is_ascii() => out.extend_from_slice(kept.as_bytes()),
+        byte => out.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
     }
 }
 

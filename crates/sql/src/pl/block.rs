@@ -52,6 +52,8 @@ pub struct Interpreter<'b, 'c> {
     pub conflict: Conflict,
     /// The cursors that are in sight with their queries.
     pub cursors: Vec<Bound<'b>>,
+    /// Room for the values that an expression takes from slots.
+    pub spare: Vec<Datum>,
     /// Set of a function that runs as a trigger.
     pub fired: Option<super::trigger::Fired>,
 }
@@ -133,6 +135,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
                 None => Conflict::Error,
             },
             cursors: Vec::new(),
+            spare: Vec::new(),
             fired: None,
         }
     }
@@ -327,7 +330,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         Ok(())
     }
 
-    pub fn find(&self, path: &[String]) -> Option<Found> {
+    pub fn find<'p>(&self, path: &'p [String]) -> Option<Found<'p>> {
         let is_record = |slot: usize| matches!(self.slots[slot], Slot::Record(_));
         find(&self.levels, &is_record, path)
     }
@@ -401,7 +404,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             Some(Found::Field(slot, field)) => {
                 if let Slot::Record(r) = &self.slots[slot]
                     && let Some(shape) = &r.shape
-                    && let Some(at) = shape.field(&field)
+                    && let Some(at) = shape.field(field)
                 {
                     let field = &shape.fields[at];
                     let scalar = Scalar::new(field.ty, field.typmod, Datum::Null);
@@ -458,15 +461,23 @@ impl<'b, 'c> Interpreter<'b, 'c> {
 
 impl Core {
     /// The shape of a table's rows. It is the same object as long as the table's columns stay.
-    pub fn shape_of(&mut self, table: &Table) -> Arc<Shape> {
-        let mut shape = Shape::of_table(table);
-        shape.named = (table.row_type[0] != 0).then(|| self.dict().row_state(table));
+    pub fn shape_of(&mut self, table: &Arc<Table>) -> Arc<Shape> {
+        let dict = self.dict();
         let known = self.pl.shapes.get(&table.oid);
-        if let Some(known) = known.filter(|known| ***known == shape) {
-            return known.clone();
+        if let Some((picture, of, shape)) = known
+            && dict.is(picture)
+            && Arc::ptr_eq(of, table)
+        {
+            return shape.clone();
         }
-        let shape = Arc::new(shape);
-        self.pl.shapes.insert(table.oid, shape.clone());
+        let mut shape = Shape::of_table(table);
+        shape.named = (table.row_type[0] != 0).then(|| dict.row_state(table));
+        let shape = match known {
+            Some((.., known)) if **known == shape => known.clone(),
+            _ => Arc::new(shape),
+        };
+        let made = (dict.picture(), table.clone(), shape.clone());
+        self.pl.shapes.insert(table.oid, made);
         shape
     }
 }

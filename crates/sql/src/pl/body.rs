@@ -1,9 +1,10 @@
 //! A body, read and with room for the plans of its pieces.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use plpgsql::Body;
+use plpgsql::tree::Sql;
 
 use super::piece::Planned;
 use crate::dict::function::Language;
@@ -24,6 +25,10 @@ pub struct Code {
     pub plans: Vec<ArcSwapOption<Planned>>,
     /// As contexts of errors call it.
     pub called: String,
+    /// The names that pieces are, part by part, as far as somebody has asked. `None`: it is no name.
+    names: Vec<OnceLock<Option<Vec<String>>>>,
+    /// Whether it may read what only a trigger is told, as `TG_OP`.
+    pub asks_trigger: bool,
     row: ArcSwapOption<RowOfFunction>,
 }
 
@@ -84,6 +89,8 @@ impl Code {
             oracle: false,
             plans: (0..pieces).map(|_| ArcSwapOption::empty()).collect(),
             called: "inline_code_block".to_string(),
+            names: (0..pieces).map(|_| OnceLock::new()).collect(),
+            asks_trigger: asks_trigger(text),
             row: ArcSwapOption::empty(),
         }
     }
@@ -110,10 +117,25 @@ impl Code {
         Some(row)
     }
 
+    /// The parts of the name that a piece is, if it is one and nothing else.
+    pub fn name(&self, sql: &Sql) -> Option<&[String]> {
+        let parts = || {
+            let name = crate::session::relation_name(&sql.text).ok()?;
+            Some(name.schema.into_iter().chain([name.name]).collect())
+        };
+        self.names[sql.id].get_or_init(parts).as_deref()
+    }
+
     pub fn is_of(&self, function: &Arc<Function>) -> bool {
         let own = self.function.as_ref();
         own.is_some_and(|own| Arc::ptr_eq(own, function))
     }
+}
+
+/// Whether a text may have a name in it that begins with `tg_`, which may be written by codes.
+fn asks_trigger(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("tg_") || text.contains("u&\"")
 }
 
 fn syntax(e: plpgsql::Error, text: &str) -> Error {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ::block::value::Datum;
-use plpgsql::tree::Target;
+use plpgsql::tree::{Sql, Target};
 
 use super::block::Interpreter;
 use super::seen::{Found, no_field};
@@ -63,7 +63,6 @@ fn array_of((ty, typmod): (SqlType, i32)) -> (SqlType, i32) {
 
 impl Interpreter<'_, '_> {
     fn place(&self, target: &Target) -> Result<Place> {
-        let name = target.path.join(".");
         match self.find(&target.path) {
             Some(Found::Slot(slot)) => Ok(Place::Slot(slot)),
             Some(Found::Field(slot, field)) => {
@@ -72,15 +71,15 @@ impl Interpreter<'_, '_> {
                     return Err(Error::internal("a field of what is no record"));
                 };
                 let shape = r.shape_of(record)?;
-                let at = shape.field(&field);
+                let at = shape.field(field);
                 Ok(Place::Field(
                     slot,
-                    at.ok_or_else(|| no_field(record, &field))?,
+                    at.ok_or_else(|| no_field(record, field))?,
                 ))
             }
             None => Err(Error::new(
                 "42601",
-                format!("\"{name}\" is not a known variable"),
+                format!("\"{}\" is not a known variable", target.path.join(".")),
             )),
         }
     }
@@ -100,7 +99,11 @@ impl Interpreter<'_, '_> {
 
     /// The type of the variable or field, whatever subscripts stand behind it.
     fn whole_type(&self, target: &Target) -> Result<Option<(SqlType, i32)>> {
-        Ok(match self.place(target)? {
+        Ok(self.type_at(&self.place(target)?))
+    }
+
+    fn type_at(&self, place: &Place) -> Option<(SqlType, i32)> {
+        match *place {
             Place::Slot(slot) => match &self.slots[slot] {
                 Slot::Scalar(s) => Some((s.ty, s.typmod)),
                 Slot::Record(_) => None,
@@ -112,7 +115,24 @@ impl Interpreter<'_, '_> {
                 }
                 Slot::Scalar(_) => None,
             },
-        })
+        }
+    }
+
+    /// `target := value`; false if the target takes a row.
+    pub fn assign_scalar(&mut self, target: &Target, value: &Sql) -> Result<bool> {
+        if !target.subscripts.is_empty() {
+            let Some(to) = self.target_type(target)? else {
+                return Ok(false);
+            };
+            let value = self.value(value, to)?;
+            return self.put(target, value).map(|()| true);
+        }
+        let place = self.place(target)?;
+        let Some(to) = self.type_at(&place) else {
+            return Ok(false);
+        };
+        let value = self.value(value, to)?;
+        self.put_at(place, target, value).map(|()| true)
     }
 
     /// Gives a target a value of a type.
@@ -129,12 +149,17 @@ impl Interpreter<'_, '_> {
 
     /// Gives a target a value of its own type.
     pub fn put(&mut self, target: &Target, value: Datum) -> Result<()> {
-        let name = || target.path.join(".");
         let value = match target.subscripts.is_empty() {
             true => value,
             false => self.with_element(target, value)?,
         };
-        match self.place(target)? {
+        let place = self.place(target)?;
+        self.put_at(place, target, value)
+    }
+
+    fn put_at(&mut self, place: Place, target: &Target, value: Datum) -> Result<()> {
+        let name = || target.path.join(".");
+        match place {
             Place::Slot(slot) => match &mut self.slots[slot] {
                 Slot::Scalar(s) if s.constant => Err(Error::new(
                     "22005",

@@ -41,8 +41,8 @@ use ::block::value::{Datum, DatumRef};
 use engine::Sees;
 use sqlparser::ast::DataType;
 
-use crate::dict::Function;
 use crate::dict::function::{Language, Volatility};
+use crate::dict::{Function, Picture, Table};
 use crate::error::{Error, Result};
 use crate::exec::sort::Rows;
 use crate::exec::transitions::TransitionTable;
@@ -71,7 +71,8 @@ pub struct Known {
     types: HashMap<String, (SqlType, i32)>,
     /// Names of types as they are written, parsed; what they mean can change.
     parsed: HashMap<String, Arc<DataType>>,
-    shapes: HashMap<u32, Arc<Shape>>,
+    /// Of tables: the shape, and the picture and the state of the table that it was made from.
+    shapes: HashMap<u32, (Picture, Arc<Table>, Arc<Shape>)>,
     /// Of types of rows that no table has, by their latest states.
     row_shapes: HashMap<u32, (CompositeType, Arc<Shape>)>,
     casts: HashMap<(SqlType, SqlType, i32), Arc<Expr>>,

@@ -95,12 +95,20 @@ impl Planned {
 
     /// The values that it takes from slots.
     pub fn values(&self, slots: &[Slot]) -> Result<Vec<Datum>> {
-        let value = |input: &Input| match (&slots[input.slot], input.field) {
-            (Slot::Scalar(s), _) => Ok(s.value.clone()),
-            (Slot::Record(r), Some(field)) => Ok(r.values[field].clone()),
-            (Slot::Record(r), None) => r.row(),
-        };
-        self.inputs.iter().map(value).collect()
+        let mut values = Vec::with_capacity(self.inputs.len());
+        self.add_values(slots, &mut values)?;
+        Ok(values)
+    }
+
+    fn add_values(&self, slots: &[Slot], values: &mut Vec<Datum>) -> Result<()> {
+        for input in &self.inputs {
+            values.push(match (&slots[input.slot], input.field) {
+                (Slot::Scalar(s), _) => s.value.clone(),
+                (Slot::Record(r), Some(field)) => r.values[field].clone(),
+                (Slot::Record(r), None) => r.row()?,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -153,6 +161,13 @@ impl Interpreter<'_, '_> {
 
     /// The value of an expression, as a value of a type.
     pub fn value(&mut self, sql: &Sql, to: (SqlType, i32)) -> Result<Datum> {
+        let known = self.code.plans[sql.id].load();
+        if let Some(planned) = known.as_ref()
+            && let How::Value(e) = &planned.what
+            && self.fits(planned)?
+        {
+            return self.simple_value(planned, e);
+        }
         let planned = self.planned(sql, As::Expression, Some(to))?;
         let params = self.inputs(&planned)?;
         match &planned.what {
@@ -173,6 +188,18 @@ impl Interpreter<'_, '_> {
             How::Statement(nested) => self.only_value(sql, nested, &params)?,
         };
         Ok((value, planned.ty))
+    }
+
+    /// The value of an expression that reads nothing but slots. Loops come here for every step, so
+    /// nothing is allocated for it.
+    fn simple_value(&mut self, planned: &Planned, e: &Expr) -> Result<Datum> {
+        let mut params = std::mem::take(&mut self.spare);
+        let value = planned
+            .add_values(&self.slots, &mut params)
+            .and_then(|()| eval(e, &params, self.core));
+        params.clear();
+        self.spare = params;
+        value
     }
 
     fn only_value(&mut self, sql: &Sql, nested: &Nested, params: &[Datum]) -> Result<Datum> {

@@ -105,7 +105,7 @@ impl<'b> Interpreter<'b, '_> {
             }
             let missing = || Error::new("42601", "missing expression at or near \";\"");
             let value = value.ok_or_else(missing)?;
-            return self.return_row(value.text.trim(), value);
+            return self.return_row(value);
         }
         // Whether there must be an expression has been checked when the body was read.
         let Some(value) = value else {
@@ -117,7 +117,7 @@ impl<'b> Interpreter<'b, '_> {
         match self.returns.columns.is_some() {
             true => {
                 let wrong = "returned record type does not match expected record type";
-                let row = match self.is_without_row(value.text.trim()) {
+                let row = match self.is_without_row(value) {
                     true => self.no_row(),
                     false => self.row_of_expression(value, wrong)?,
                 };
@@ -137,7 +137,7 @@ impl<'b> Interpreter<'b, '_> {
                 let columns = self.returns.columns.as_deref().unwrap_or_default();
                 match (columns, self.returns.ty) {
                     ([(ty, typmod)], SqlType::Void) | ([(ty, typmod)], _)
-                        if self.record_called(&value.text).is_none() =>
+                        if self.record_called(value).is_none() =>
                     {
                         let to = (*ty, *typmod);
                         vec![self.value(value, to)?]
@@ -152,8 +152,8 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     /// Whether it is the name of a record that was never given a row, or NULL.
-    fn is_without_row(&self, text: &str) -> bool {
-        let slot = self.record_called(text).map(|slot| &self.slots[slot]);
+    fn is_without_row(&self, sql: &Sql) -> bool {
+        let slot = self.record_called(sql).map(|slot| &self.slots[slot]);
         matches!(slot, Some(Slot::Record(r)) if r.shape.is_none())
     }
 
@@ -166,7 +166,7 @@ impl<'b> Interpreter<'b, '_> {
     /// The row that an expression stands for, which is the name of a record.
     fn row_of_expression(&mut self, value: &Sql, wrong: &str) -> Result<Vec<Datum>> {
         let text = value.text.trim();
-        let Some(slot) = self.record_called(text) else {
+        let Some(slot) = self.record_called(value) else {
             if text.eq_ignore_ascii_case("null") {
                 return Ok(self.no_row());
             }

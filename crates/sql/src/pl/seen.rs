@@ -50,18 +50,18 @@ impl Kind {
 }
 
 /// Where a name leads.
-pub enum Found {
+pub enum Found<'p> {
     Slot(usize),
     /// A field, by its name, of a record.
-    Field(usize, String),
+    Field(usize, &'p str),
 }
 
 /// Looks a name up, the innermost level first.
-pub fn find(
+pub fn find<'p>(
     levels: &[Level<'_>],
     is_record: &dyn Fn(usize) -> bool,
-    path: &[String],
-) -> Option<Found> {
+    path: &'p [String],
+) -> Option<Found<'p>> {
     for level in levels.iter().rev() {
         let own = |name: &str| {
             let mut names = level.names.iter().rev();
@@ -76,7 +76,7 @@ pub fn find(
             }
             [first, second] => {
                 if let Some(slot) = own(first).filter(|slot| is_record(*slot)) {
-                    return Some(Found::Field(slot, second.clone()));
+                    return Some(Found::Field(slot, second));
                 }
                 if labelled(first)
                     && let Some(slot) = own(second)
@@ -88,7 +88,7 @@ pub fn find(
                 if labelled(label)
                     && let Some(slot) = own(record).filter(|slot| is_record(*slot))
                 {
-                    return Some(Found::Field(slot, field.clone()));
+                    return Some(Found::Field(slot, field));
                 }
             }
             _ => return None,
@@ -191,7 +191,7 @@ impl Variables for Seen {
             },
             Some(Found::Field(slot, name)) => {
                 let record = &path[path.len() - 2];
-                let (at, field) = self.field(slot, record, &name)?;
+                let (at, field) = self.field(slot, record, name)?;
                 let input = Input {
                     slot,
                     field: Some(at),

@@ -55,15 +55,14 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     fn assignment(&mut self, target: &Target, value: &Sql) -> Result<()> {
-        if let Some(to) = self.target_type(target)? {
-            let value = self.value(value, to)?;
-            return self.put(target, value);
+        if self.assign_scalar(target, value)? {
+            return Ok(());
         }
         let Some(Found::Slot(slot)) = self.find(&target.path) else {
             return Err(Error::internal("a record that is not there"));
         };
         // Another record, or a query's only row.
-        if let Some(from) = self.record_called(&value.text) {
+        if let Some(from) = self.record_called(value) {
             return self.copy_record(slot, from, value.text.trim());
         }
         if value.text.trim().eq_ignore_ascii_case("null") {
@@ -74,10 +73,8 @@ impl<'b> Interpreter<'b, '_> {
     }
 
     /// The slot of the record that an expression is the name of.
-    pub fn record_called(&self, text: &str) -> Option<usize> {
-        let name = crate::session::relation_name(text).ok()?;
-        let path: Vec<String> = name.schema.into_iter().chain([name.name]).collect();
-        match self.find(&path)? {
+    pub fn record_called(&self, sql: &Sql) -> Option<usize> {
+        match self.find(self.code.name(sql)?)? {
             Found::Slot(slot) if matches!(self.slots[slot], Slot::Record(_)) => Some(slot),
             _ => None,
         }

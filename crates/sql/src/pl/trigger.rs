@@ -75,36 +75,65 @@ fn texts(list: &[Datum], lower: i32) -> Datum {
     array.map_or(Datum::Null, Datum::Array)
 }
 
-/// The slots that a trigger's names lead to: first FOUND, then NEW and OLD.
-fn slots(core: &mut Core, on: &Occasion<'_>, shape: &Arc<Shape>, language: Language) -> Vec<Slot> {
+/// The slots that a trigger's names lead to: first FOUND, then NEW and OLD. What begins with TG_ is
+/// NULL if the body does not ask for it.
+fn slots(
+    core: &mut Core,
+    on: &Occasion<'_>,
+    shape: &Arc<Shape>,
+    (language, asks): (Language, bool),
+) -> Vec<Slot> {
     let found = Scalar::new(SqlType::Bool, -1, Datum::Bool(false));
     let row = on.trigger.row;
-    let mut slots = vec![
-        Slot::Scalar(found),
-        record(shape, row, live(on.table, on.new)),
-        record(shape, row, live(on.table, on.old)),
-    ];
-    let schema = core.dict().schema_name(on.table.schema).to_string();
-    let text = |s: &str| Datum::Text(s.to_string());
-    let arguments: Vec<Datum> = on.trigger.arguments.iter().map(|a| text(a)).collect();
-    let values = [
-        (SqlType::Name, text(&on.trigger.name)),
-        (SqlType::Text, text(on.trigger.timing())),
-        (SqlType::Text, text(if row { "ROW" } else { "STATEMENT" })),
-        (SqlType::Text, text(on.op.name())),
-        (SqlType::Oid, Datum::Int4(on.table.oid as i32)),
-        (SqlType::Name, text(&on.table.name)),
-        (SqlType::Name, text(&on.table.name)),
-        (SqlType::Name, text(&schema)),
-        (SqlType::Int4, Datum::Int4(arguments.len() as i32)),
-        (SqlType::TEXTS, texts(&arguments, 0)),
-    ];
+    // The body has variables of its own, too.
+    let mut slots = Vec::with_capacity(NAMES.len() + 8);
+    slots.push(Slot::Scalar(found));
+    slots.push(record(shape, row, live(on.table, on.new)));
+    slots.push(record(shape, row, live(on.table, on.old)));
     let scalar = |(ty, value)| Slot::Scalar(Scalar::new(ty, -1, value));
-    slots.extend(values.map(scalar));
+    match asks {
+        true => slots.extend(told(core, on).map(scalar)),
+        false => slots.extend(TOLD.map(|ty| scalar((ty, Datum::Null)))),
+    }
     if language == Language::PlSql {
         slots.extend(oracle_values(on).map(scalar));
     }
     slots
+}
+
+/// The types of what begins with TG_, in the order of [`NAMES`].
+const TOLD: [SqlType; 10] = [
+    SqlType::Name,
+    SqlType::Text,
+    SqlType::Text,
+    SqlType::Text,
+    SqlType::Oid,
+    SqlType::Name,
+    SqlType::Name,
+    SqlType::Name,
+    SqlType::Int4,
+    SqlType::TEXTS,
+];
+
+/// The values of what begins with TG_.
+fn told(core: &Core, on: &Occasion<'_>) -> [(SqlType, Datum); TOLD.len()] {
+    let schema = core.dict().schema_name(on.table.schema).to_string();
+    let text = |s: &str| Datum::Text(s.to_string());
+    let arguments: Vec<Datum> = on.trigger.arguments.iter().map(|a| text(a)).collect();
+    let row = on.trigger.row;
+    let mut values = [
+        text(&on.trigger.name),
+        text(on.trigger.timing()),
+        text(if row { "ROW" } else { "STATEMENT" }),
+        text(on.op.name()),
+        Datum::Int4(on.table.oid as i32),
+        text(&on.table.name),
+        text(&on.table.name),
+        text(&schema),
+        Datum::Int4(arguments.len() as i32),
+        texts(&arguments, 0),
+    ];
+    std::array::from_fn(|at| (TOLD[at], std::mem::take(&mut values[at])))
 }
 
 /// What only Oracle's bodies are told: what has fired the trigger, and which columns are updated.
@@ -164,7 +193,7 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let function: Arc<Function> = function.ok_or_else(missing)?;
     let code = super::code(core, &function, 0)?;
     let shape = core.shape_of(on.table);
-    let slots = slots(core, on, &shape, function.language);
+    let slots = slots(core, on, &shape, (function.language, code.asks_trigger));
     let seen = core.events.transitions.seen_by(on.trigger, on.table, on.op);
     core.pl.triggers += 1;
     let row = core.within_function(&function, engine::Sees::Now, |core| {
@@ -194,6 +223,9 @@ pub fn fire(core: &mut Core, on: &Occasion<'_>) -> Result<Option<Row>> {
     let row = row?;
     // What is dropped stays as it was.
     Ok(row.map(|values| {
+        if values.len() == on.table.columns.len() {
+            return values;
+        }
         let before = on.new.or(on.old).unwrap_or_default();
         let mut whole: Row = before.iter().map(DatumRef::to_datum).collect();
         whole.resize(on.table.columns.len(), Datum::Null);
@@ -313,14 +345,15 @@ pub fn check_when(core: &mut Core, table: &Arc<Table>, trigger: &Trigger) -> Res
 
 impl<'b> Interpreter<'b, '_> {
     /// RETURN of a function that runs as a trigger.
-    pub fn return_row(&mut self, text: &str, sql: &'b plpgsql::tree::Sql) -> Result<Flow<'b>> {
-        let row = match self.record_called(text) {
+    pub fn return_row(&mut self, sql: &'b plpgsql::tree::Sql) -> Result<Flow<'b>> {
+        let row = match self.record_called(sql) {
             Some(slot) => self.row_of(slot)?,
             None => match self.typed_value(sql)? {
                 (Datum::Null, _) => None,
                 (value, ty @ SqlType::Composite(_)) => {
                     let (shape, values) = super::into::taken_apart(value, ty)?;
-                    Some(self.as_row(&shape, values.unwrap_or_default())?)
+                    self.fits_table(&shape)?;
+                    Some(values.unwrap_or_default())
                 }
                 _ => {
                     let message = "cannot return non-composite value from function returning \
@@ -335,7 +368,8 @@ impl<'b> Interpreter<'b, '_> {
         Ok(Flow::Return)
     }
 
-    /// The row of a record; none of one that has been given no row, or NULL.
+    /// The row of a record, which the body does without from now on; none of one that has been
+    /// given no row, or NULL.
     fn row_of(&mut self, slot: usize) -> Result<Option<Vec<Datum>>> {
         let Slot::Record(r) = &self.slots[slot] else {
             return Err(Error::internal("a record that is none"));
@@ -344,27 +378,24 @@ impl<'b> Interpreter<'b, '_> {
         if r.shape.is_none() && slot <= OLD {
             return Ok(Some(Vec::new()));
         }
-        match r.shape.clone().filter(|_| r.is_row) {
-            None => Ok(None),
-            Some(shape) => {
-                let values = r.values.clone();
-                Ok(Some(self.as_row(&shape, values)?))
-            }
+        let Some(shape) = r.shape.as_ref().filter(|_| r.is_row) else {
+            return Ok(None);
+        };
+        self.fits_table(shape)?;
+        match &mut self.slots[slot] {
+            Slot::Record(r) => Ok(Some(std::mem::take(&mut r.values))),
+            Slot::Scalar(_) => Err(Error::internal("a record that is none")),
         }
     }
 
-    /// Fields as a row of the trigger's table.
-    fn as_row(&self, shape: &Arc<Shape>, values: Vec<Datum>) -> Result<Vec<Datum>> {
-        let wanted = match &self.fired {
-            Some(fired) => fired.shape.clone(),
-            None => return Err(Error::internal("a row for no trigger")),
+    /// Refuses what is no row of the trigger's table.
+    fn fits_table(&self, shape: &Arc<Shape>) -> Result<()> {
+        let Some(fired) = &self.fired else {
+            return Err(Error::internal("a row for no trigger"));
         };
-        if super::value::same(shape, &wanted) {
-            return Ok(values);
-        }
         let types = |s: &Shape| s.fields.iter().map(|f| f.ty).collect::<Vec<_>>();
-        if types(shape) == types(&wanted) {
-            return Ok(values);
+        if super::value::same(shape, &fired.shape) || types(shape) == types(&fired.shape) {
+            return Ok(());
         }
         Err(Error::new(
             "42804",

@@ -153,6 +153,7 @@ impl Calls for Core {
                 }
                 Val::bool(held)
             }
+            Large(func) => self.large_call(func, args)?,
             Catalog(at) => Val::Own(self.catalog_function(at, args)?),
             AdvisoryUnlockAll => {
                 self.engine.advisory_unlock_all();
@@ -531,7 +532,7 @@ fn text_array(texts: Vec<String>) -> Result<Val<'static>> {
 }
 
 /// What a function gives that gives nothing: it is not NULL.
-pub(super) fn void() -> Val<'static> {
+pub fn void() -> Val<'static> {
     Val::text(String::new())
 }
 

@@ -64,6 +64,8 @@ pub struct Core {
     /// Statements by name, of the protocol's Parse and of PREPARE.
     pub prepared: Prepared,
     pub cursors: Cursors,
+    /// Plans of statements on the tables of large objects.
+    pub large: crate::large::Plans,
     /// What LISTEN and NOTIFY have said in this transaction.
     pub(super) notices: super::notices::Pending,
     /// The statement that `v$session` shows.
@@ -130,6 +132,7 @@ impl Core {
             lost: 0..0,
             prepared: Prepared::default(),
             cursors: Cursors::default(),
+            large: Default::default(),
             notices: Default::default(),
             shown: None,
             shown_since: 0,

@@ -180,6 +180,8 @@ pub struct Cursors {
     list: BTreeMap<String, Cursor>,
     /// How many have got a name of the session's own making.
     unnamed: u64,
+    /// Large objects that are open, which end as cursors do.
+    pub large: crate::large::Descriptors,
 }
 
 impl Cursors {
@@ -316,11 +318,13 @@ impl Cursors {
     /// Those declared at these marks end.
     pub fn forget(&mut self, lost: &std::ops::Range<u64>) {
         self.list.retain(|_, c| !lost.contains(&c.mark));
+        self.large.forget(lost);
     }
 
     /// Cursors without hold end with their transaction; held ones are rows by then, and survive a
     /// commit.
     pub fn end_transaction(&mut self, committed: bool) {
+        self.large.clear();
         if !self.list.is_empty() {
             self.list.retain(|_, c| committed && c.declared.hold);
         }

@@ -5,6 +5,7 @@ mod calls;
 mod constraints;
 mod core;
 pub mod cursors;
+mod function_call;
 mod kill;
 mod layers;
 mod level;
@@ -49,7 +50,7 @@ use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
 
-pub use calls::relation_name;
+pub use calls::{relation_name, void};
 pub use core::{Core, cancelled, now_micros};
 pub use nested::Nested;
 pub use opened::ToOpen;

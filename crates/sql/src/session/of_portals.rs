@@ -1,4 +1,5 @@
-//! What SQL says of portals of the protocol: MOVE and CLOSE, which mean cursors, mean them as well.
+//! What SQL says of portals of the protocol: MOVE and CLOSE, which mean cursors, mean them as well,
+//! and DECLARE takes no name that one has.
 
 use block::value::DatumRef;
 
@@ -17,6 +18,8 @@ pub enum OfPortal<'a> {
     /// Some other way, which is none for a portal.
     MoveBack(&'a str),
     Close(&'a str),
+    /// A cursor of its name.
+    Declare(&'a str),
 }
 
 impl Statement {
@@ -39,6 +42,7 @@ impl Statement {
                 _ => OfPortal::MoveBack(cursor),
             }),
             Utility::Close(Some(name)) => Some(OfPortal::Close(name)),
+            Utility::Declare { name, .. } => Some(OfPortal::Declare(name)),
             _ => None,
         }
     }

@@ -263,7 +263,7 @@ impl SqlSession {
         done
     }
 
-    fn is_failed(&self) -> bool {
+    pub(super) fn is_failed(&self) -> bool {
         matches!(self.state, State::Failed | State::ImplicitFailed)
     }
 

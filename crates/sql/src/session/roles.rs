@@ -49,6 +49,11 @@ impl SqlSession {
         Ok(SqlSession::over(Core::new(database, &name, "")?))
     }
 
+    /// Until the transaction ends, no other session makes the tables of large objects.
+    pub(crate) fn claim_large_objects(&mut self) -> Result<()> {
+        self.core.claim_name("tables of large objects")
+    }
+
     pub(crate) fn make_first_superuser(database: &Arc<Database>) -> Result<()> {
         let is_made = |dict: &Dict| dict.door().is_some();
         if is_made(&database.dict()) {

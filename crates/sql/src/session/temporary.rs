@@ -84,6 +84,7 @@ impl Core {
             owner,
             comment: None,
             temporary: true,
+            dropped: false,
         })))?;
         self.temporary.schema = Some((oid, name));
         self.follow_path();

@@ -459,6 +459,9 @@ impl Core {
                 Ok(Tag::Plain("CREATE SCHEMA"))
             }
             Definition::AlterSchema { name, change } => schema::alter(core, name, change),
+            Definition::OwnLargeObject { oid, owner } => {
+                crate::large::alter_owner(core, *oid, owner)
+            }
             Definition::AlterRelation {
                 kind,
                 name,

@@ -5,7 +5,7 @@ use super::VirtualTable;
 use super::empty::pg;
 use crate::types::Reg::Proc;
 use crate::types::SqlType::{
-    self, Bool, Bytea, Int2, Int2Vector, Int4, InternalChar, Name, Oid, OidVector, PgLsn, Reg, Text,
+    self, Bool, Int2, Int2Vector, Int4, InternalChar, Name, Oid, OidVector, PgLsn, Reg, Text,
 };
 
 pub const VIEWS: &[VirtualTable] = &[
@@ -203,10 +203,6 @@ pub const VIEWS: &[VirtualTable] = &[
             ("provider", Text),
             ("label", Text),
         ],
-    ),
-    pg(
-        "pg_largeobject",
-        &[("loid", Oid), ("pageno", Int4), ("data", Bytea)],
     ),
     pg(
         "pg_subscription_rel",

@@ -170,6 +170,7 @@ pub fn defaults(cx: &Context) -> Result<Rows> {
             Kind::Type => "T",
             Kind::Schema => "n",
             Kind::Database => "d",
+            Kind::LargeObject => "L",
         };
         vec![
             oid(d.oid),

@@ -91,10 +91,6 @@ pub const VIEWS: &[VirtualTable] = &[
         ],
     ),
     pg(
-        "pg_largeobject_metadata",
-        &[("oid", Oid), ("lomowner", Oid), ("lomacl", SqlType::TEXTS)],
-    ),
-    pg(
         "pg_prepared_xacts",
         &[
             ("transaction", Xid),

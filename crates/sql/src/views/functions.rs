@@ -143,6 +143,12 @@ const OVER_CATALOGS: &[Function] = &[
         };
         Ok(text.map_or(Datum::Null, Datum::Text))
     }),
+    strict("pg_large_object_acl", (1, 1), SqlType::TEXTS, |cx, a| {
+        let Datum::Text(items) = &a[0] else {
+            return Err(Error::internal("privileges that are no text"));
+        };
+        Ok(super::acl::shown(cx, &crate::large::decoded(items)?))
+    }),
     strict("acldefault", (2, 2), SqlType::TEXTS, super::acl::default),
     strict("pg_get_triggerdef", (1, 2), Text, |cx, a| {
         let pretty = a.get(1) == Some(&Datum::Bool(true));

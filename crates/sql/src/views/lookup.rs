@@ -54,6 +54,7 @@ fn keys_of(view: &VirtualTable) -> &'static [(&'static str, Key)] {
         ("pg_catalog", "pg_index") => &[("indexrelid", Key::Number), ("indrelid", Key::Number)],
         ("pg_catalog", "pg_constraint") => &[("conrelid", Key::Number)],
         ("pg_catalog", "pg_trigger") => &[("oid", Key::Number), ("tgrelid", Key::Number)],
+        ("pg_catalog", "pg_type") => &[("oid", Key::Number)],
         ("pg_catalog", "pg_sequence") => &[("seqrelid", Key::Number)],
         ("pg_catalog", "pg_stat_all_tables" | "pg_stat_user_tables")
         | ("pg_catalog", "pg_statio_all_tables" | "pg_statio_user_tables") => {
@@ -153,6 +154,15 @@ fn session(number: i64) -> Wanted {
 }
 
 impl Context {
+    /// Whether the rows of an object of this number are wanted.
+    pub(super) fn wants(&self, oid: u32) -> bool {
+        match &self.wanted {
+            Some(Wanted::Number(wanted)) => *wanted == oid,
+            Some(Wanted::None) => false,
+            None | Some(Wanted::Name(_) | Wanted::Session(_)) => true,
+        }
+    }
+
     /// The sessions whose rows are wanted.
     pub(super) fn sessions(&self) -> Vec<Arc<wait::session::Session>> {
         match &self.wanted {

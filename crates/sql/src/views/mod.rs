@@ -32,6 +32,7 @@ mod granted;
 mod inspect;
 mod instance;
 pub mod keywords;
+mod large_objects;
 mod longops;
 pub mod lookup;
 mod mastering;
@@ -253,7 +254,7 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 34] = [
+    let lists: [&'static [VirtualTable]; 35] = [
         activity::VIEWS,
         summary::VIEWS,
         backends::VIEWS,
@@ -275,6 +276,7 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
         constraints::VIEWS,
         schema::VIEWS,
         absent::VIEWS,
+        large_objects::VIEWS,
         empty::VIEWS,
         own::VIEWS,
         policies::VIEWS,

@@ -130,6 +130,11 @@ static ALL: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     all.collect()
 });
 
+/// The function of a number, if Braid has it.
+pub fn of_number(oid: u32) -> Option<&'static Procedure> {
+    ALL.iter().find(|p| p.oid == oid).filter(|p| p.is_there())
+}
+
 /// A line: number, name, kind (`f`, `a`, `w`), whether it gives rows, type of the result, types of
 /// the arguments, volatility, whether it is strict, type of what is variadic, whether it is always
 /// there, cost, rows, parallel safety, whether it is leakproof, number of defaults, types, modes
@@ -351,13 +356,16 @@ pub fn of_type(ty: SqlType) -> [u32; 4] {
         SqlType::Multirange(_) => "multirange",
         ty => ty.internal_name(),
     };
-    ["in", "out", "recv", "send"].map(|way| {
-        let called = |p: &&Procedure| {
-            let rest = p.name.strip_prefix(name);
-            rest.is_some_and(|rest| rest.strip_prefix('_').unwrap_or(rest) == way)
-        };
+    /// By name, the first of a name.
+    static NAMED: LazyLock<HashMap<&'static str, u32>> = LazyLock::new(|| {
         let always = ALL.iter().filter(|p| p.always);
-        always.clone().find(called).map_or(0, |p| p.oid)
+        always.rev().map(|p| (p.name, p.oid)).collect()
+    });
+    ["in", "out", "recv", "send"].map(|way| {
+        let number = |name: String| NAMED.get(name.as_str()).copied();
+        number(format!("{name}{way}"))
+            .or_else(|| number(format!("{name}_{way}")))
+            .unwrap_or(0)
     })
 }
 

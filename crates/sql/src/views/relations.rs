@@ -245,7 +245,10 @@ fn classes(cx: &Context) -> Result<Rows> {
         let class = Class {
             oid: view_oid(v.schema, v.name).unwrap_or(0),
             name: v.name,
-            namespace: namespace_of(v.schema),
+            namespace: match namespace_of(v.schema) {
+                PUBLIC if !cx.dict.has_public() => PG_CATALOG,
+                namespace => namespace,
+            },
             kind: "v",
             columns: v.columns.len(),
             ..plain()

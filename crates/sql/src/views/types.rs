@@ -194,16 +194,18 @@ pub fn storage(ty: SqlType) -> &'static str {
 
 pub fn rows(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
-    for ty in SqlType::ALL {
-        rows.push(Type::of(ty).row());
-        rows.extend(ty.array().map(|array| Type::of(array).row()));
-    }
     let record = SqlType::Composite(CompositeType::any());
-    rows.push(Type::of(record).row());
-    rows.extend(record.array().map(|array| Type::of(array).row()));
+    for ty in SqlType::ALL.into_iter().chain([record]) {
+        let both = [Some(ty), ty.array()].into_iter().flatten();
+        let wanted = both.filter(|ty| cx.wants(ty.oid()));
+        rows.extend(wanted.map(|ty| Type::of(ty).row()));
+    }
     for t in cx.dict.user_types() {
         let made = Some((t.schema, t.owner));
-        for oid in [t.oid, t.array_oid] {
+        for oid in [t.oid, t.array_oid]
+            .into_iter()
+            .filter(|oid| cx.wants(*oid))
+        {
             let ty = cx.dict.type_of(oid);
             let domain = t.domain.as_ref().filter(|_| oid == t.oid);
             let domain = domain.map(|d| DomainOf {
@@ -225,7 +227,8 @@ pub fn rows(cx: &Context) -> Result<Rows> {
         }
     }
     for t in cx.dict.tables() {
-        for oid in t.row_type.into_iter().filter(|oid| *oid != 0) {
+        let numbers = t.row_type.into_iter();
+        for oid in numbers.filter(|oid| *oid != 0 && cx.wants(*oid)) {
             let ty = cx.dict.type_of(oid);
             rows.extend(ty.map(|ty| {
                 Type {
@@ -238,6 +241,9 @@ pub fn rows(cx: &Context) -> Result<Rows> {
         }
     }
     for (number, name, _) in describe::OTHER_TYPES {
+        if !cx.wants(*number) {
+            continue;
+        }
         let of_element = describe::OTHER_TYPES
             .iter()
             .find(|(_, other, _)| name.strip_prefix('_') == Some(other));

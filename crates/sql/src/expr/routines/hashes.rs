@@ -150,7 +150,7 @@ fn numeric<'v>(v: &[DatumRef<'v>]) -> Result<Key<'v>> {
         return Err(mismatch(v[0]));
     };
     let mut form = Vec::new();
-    number::write_numeric_binary(&mut form, &n.to_string());
+    number::write_numeric_binary(&mut form, n);
     let mut words = form
         .chunks_exact(2)
         .map(|pair| u16::from_be_bytes([pair[0], pair[1]]));

@@ -1,12 +1,13 @@
 //! The order of joins, and how each is done: dynamic programming over the sets of relations of an
-//! inner join, up to ten; beyond that one by one, the cheapest next. Outer joins stay where they
-//! stand and are one item of what is around them.
+//! inner join, up to ten; beyond that one by one, the cheapest next. Left joins wait for what is
+//! around them if they can ([`super::delayed`]); other outer joins are one item of it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::access::LOOKUP;
 use super::conditions::{carry_constants, equality, is_never, registers, take_alternatives_apart};
+use super::delayed::{Delayed, delay};
 use super::items::{Item, Kind, Parts, flatten, needs_of, own_of, subqueries_of};
 use super::{Built, Planner};
 use crate::error::{Error, Result};
@@ -47,6 +48,8 @@ impl Planner<'_> {
         for item in items {
             flatten(item, &mut list, &mut conditions);
         }
+        let all: HashSet<Register> = list.iter().flat_map(|i| i.own.iter().copied()).collect();
+        let delayed = delay(&mut list, &mut conditions);
         let own: HashSet<Register> = list.iter().flat_map(|i| i.own.iter().copied()).collect();
         for item in &mut list {
             item.needs
@@ -55,7 +58,7 @@ impl Planner<'_> {
         if conditions.iter().any(is_never) {
             let built = Built {
                 node: Node::Nothing,
-                registers: own.into_iter().collect(),
+                registers: all.into_iter().collect(),
                 rows: 1.0,
                 cost: 0.0,
             };
@@ -85,7 +88,22 @@ impl Planner<'_> {
             _ => (self.join(&list, &conditions)?, order.is_empty()),
         };
         let built = self.gated(built, first);
+        let built = self.delayed(built, own, delayed)?;
         Ok((self.filtered(built, last), ordered))
+    }
+
+    /// Joins to what was joined the left joins that have waited for it.
+    fn delayed(
+        &mut self,
+        mut built: Built,
+        mut own: HashSet<Register>,
+        delayed: Vec<Delayed<'_>>,
+    ) -> Result<Built> {
+        for join in delayed {
+            built = self.left(built, join.right, join.on, &own, &join.own)?;
+            own.extend(join.own);
+        }
+        Ok(built)
     }
 
     /// Opens a part only if conditions hold that need none of its rows.

@@ -6,6 +6,7 @@
 
 mod access;
 pub mod conditions;
+mod delayed;
 mod items;
 mod joins;
 mod keyed;

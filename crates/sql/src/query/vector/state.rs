@@ -7,8 +7,7 @@
 
 use std::ops::AddAssign;
 
-use bigdecimal::BigDecimal;
-use block::numeric::Numeric;
+use block::numeric::{Numeric, Short};
 use block::value::Datum;
 
 use super::Stop;
@@ -479,10 +478,7 @@ fn misfit() -> Stop {
 }
 
 pub fn decimal(value: i128, scale: u16) -> Datum {
-    Datum::Numeric(Numeric::from_bigdecimal(BigDecimal::new(
-        value.into(),
-        scale.into(),
-    )))
+    Datum::Numeric(Numeric::from(Short { value, scale }))
 }
 
 /// Takes a float if it is better; true if it equals the best and looks different, so that the last
