@@ -2,6 +2,14 @@ create schema sales;
 create type mood as enum ('sad', 'ok', 'so happy');
 create function add(a int, b int default 1) returns int language sql immutable
     as $$ select a + b $$;
+create function apart(smallint, smallint) returns float8 language sql immutable
+    as $$ select ($1 - $2)::float8 $$;
+create type "a span" as range (subtype = smallint, subtype_diff = apart,
+    multirange_type_name = "a spans");
+create type by_words as range (subtype = text, collation = "C");
+create type a_row as (of_words by_words, m mood);
+create table spans (s "a span" default '[1,2]', m "a spans", w by_words[], r a_row);
+insert into spans values (default, '{[1,2],[5,6)}', '{"[a,b)",empty}', '("[a,b]",ok)');
 create function stamp() returns trigger language plpgsql
     as $$ begin new.note := 'stamped'; return new; end $$;
 create table parent (id serial primary key, name varchar(20) not null unique,

@@ -26,7 +26,14 @@ impl Session<'_> {
         let (name, sql) = (self.text(name), self.text(sql));
         let (name, sql) = self.checked(name.and_then(|name| Ok((name, sql?))))?;
         let types: Vec<u32> = types.iter().collect();
-        let statement = self.sql.parse(&sql, &types);
+        let reread = self.sql.reread(&sql);
+        let reread = self.checked(reread)?;
+        let read = reread.as_ref().map_or(&*sql, |read| read.text.as_str());
+        let statement = self.sql.parse(read, &types);
+        let statement = statement.map_err(|e| match &reread {
+            Some(reread) => reread.error(e),
+            None => e,
+        });
         let statement = self.checked(statement)?;
         let inserted = self.sql.prepared().insert(&name, statement);
         self.checked(inserted)?;

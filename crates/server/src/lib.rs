@@ -27,6 +27,7 @@ mod options;
 mod pmon;
 mod poll;
 mod registry;
+mod reread;
 mod rules;
 mod session;
 mod sink;

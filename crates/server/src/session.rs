@@ -25,6 +25,7 @@ use crate::client::{Connection, Ending};
 use crate::connection::{Input, InputEnd, Output};
 use crate::message::{self, Frontend, FunctionCall, Target, Violation};
 use crate::registry::Entry;
+use crate::reread::Whole;
 use crate::sink::ResultSink;
 
 /// The reason why a session ended, for the thread that ran it.
@@ -372,7 +373,15 @@ impl<'r> Session<'r> {
                 return self.end_query(Some(error), output);
             }
         };
-        let pieces = self.sql.split(&text);
+        let reread = match self.sql.reread(&text) {
+            Ok(reread) => reread,
+            Err(error) => {
+                self.sql.fail();
+                return self.fail_query(&error, Some(&text), output);
+            }
+        };
+        let read = reread.as_ref().map_or(&*text, |read| read.text.as_str());
+        let pieces = self.sql.split(read);
         if pieces.is_empty() {
             output.buffer.extend_from_slice(backend::EMPTY_QUERY);
             return self.end_query(None, output);
@@ -380,14 +389,15 @@ impl<'r> Session<'r> {
         if pieces.len() > 1 {
             self.sql.begin_multi();
         }
-        self.run_pieces(Some(&text), &pieces, output)
+        let reread = reread.as_ref();
+        self.run_pieces(Some(Whole { read, reread }), &pieces, output)
     }
 
     /// Runs the statements of a Query until its end, an error, or a COPY FROM STDIN, which takes
     /// over. Positions of errors are told in the whole message, if it is still there.
     fn run_pieces(
         &mut self,
-        message: Option<&str>,
+        message: Option<Whole<'_>>,
         pieces: &[&str],
         output: &mut Output,
     ) -> Handled {
@@ -402,11 +412,12 @@ impl<'r> Session<'r> {
                     return self.send(output);
                 }
                 Err(error) => {
-                    let error = match message {
-                        Some(message) => error.within(message, piece),
+                    let error = match &message {
+                        Some(message) => message.error(error, piece),
                         None => error,
                     };
-                    return self.fail_query(&error, Some(message.unwrap_or(piece)), output);
+                    let told = message.map_or(*piece, |message| message.read);
+                    return self.fail_query(&error, Some(told), output);
                 }
             }
         }

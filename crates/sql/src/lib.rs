@@ -60,6 +60,7 @@ pub use engine::ReplyGate;
 pub use error::{Error, Fields, Result};
 pub use notify::{Bell, Notification};
 pub use orders::Clients;
+pub use parse::backslashes::Reread;
 pub use session::of_portals::OfPortal;
 pub use session::{ConnectionSettings, Portal, SqlSession, Statement};
 pub use snapshots::Snapshots;

@@ -19,7 +19,7 @@ use composite::CompositeType;
 use domains::DomainType;
 use enums::EnumType;
 use own::{Kind, OwnType};
-use ranges::RangeOf;
+use ranges::{RangeOf, RangeType};
 
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -125,6 +125,9 @@ enum Of {
     Domain(DomainType),
     Composite(CompositeType),
     Own(OwnType),
+    /// Made by a user.
+    Range(RangeType),
+    Multirange(RangeType),
 }
 
 impl Element {
@@ -134,6 +137,8 @@ impl Element {
             SqlType::Enum(e) => return Some(Element(Of::Enum(e))),
             SqlType::Composite(c) => return Some(Element(Of::Composite(c))),
             SqlType::Own(o) => return Some(Element(Of::Own(o))),
+            SqlType::Range(RangeOf::Own(r)) => return Some(Element(Of::Range(r))),
+            SqlType::Multirange(RangeOf::Own(r)) => return Some(Element(Of::Multirange(r))),
             _ => {}
         }
         if let SqlType::Domain(d) = ty {
@@ -154,6 +159,8 @@ impl Element {
             Of::Domain(d) => SqlType::Domain(d),
             Of::Composite(c) => SqlType::Composite(c),
             Of::Own(o) => SqlType::Own(o),
+            Of::Range(r) => SqlType::Range(RangeOf::Own(r)),
+            Of::Multirange(r) => SqlType::Multirange(RangeOf::Own(r)),
         }
     }
 
@@ -173,6 +180,11 @@ impl Element {
             Of::Domain(d) => (&d.def().names[1], &d.def().internal_names[1]),
             Of::Composite(c) => (&c.def().names[1], &c.def().internal_names[1]),
             Of::Own(o) => (&o.def().names[1], &o.def().internal_names[1]),
+            Of::Range(r) => (&r.def().names[1], &r.def().internal_names[1]),
+            Of::Multirange(r) => {
+                let def = r.def();
+                (&def.multirange_names[1], &def.multirange_internal_names[1])
+            }
         }
     }
 }
@@ -312,6 +324,8 @@ impl SqlType {
             SqlType::Composite(c) => c.0.oid,
             SqlType::Array(Element(Of::Own(o))) => o.0.array_oid,
             SqlType::Own(o) => o.0.oid,
+            SqlType::Array(Element(Of::Range(r))) => r.0.oids[1],
+            SqlType::Array(Element(Of::Multirange(r))) => r.0.multirange_oids[1],
             other => facts::known(other).oid,
         }
     }
@@ -368,7 +382,13 @@ impl SqlType {
         match self {
             SqlType::Enum(_) => SqlType::Int8,
             SqlType::Domain(_) => self.base().stored_as(),
-            SqlType::Composite(_) => SqlType::Composite(CompositeType::any()),
+            SqlType::Composite(_) | SqlType::Range(RangeOf::Own(_)) => {
+                SqlType::Composite(CompositeType::any())
+            }
+            SqlType::Multirange(RangeOf::Own(_)) => {
+                let record = SqlType::Composite(CompositeType::any());
+                record.array().unwrap_or(self)
+            }
             SqlType::Array(element) => element.ty().stored_as().array().unwrap_or(self),
             ty => ty,
         }
@@ -381,6 +401,7 @@ impl SqlType {
             SqlType::Enum(_) | SqlType::Domain(_) | SqlType::Composite(_) | SqlType::Array(_) => {
                 self.stored_as() == self
             }
+            SqlType::Range(of) | SqlType::Multirange(of) => of.own().is_none(),
             _ => true,
         }
     }
@@ -392,6 +413,8 @@ impl SqlType {
             (SqlType::Domain(a), SqlType::Domain(b)) => a.is_state(b),
             (SqlType::Composite(a), SqlType::Composite(b)) => a.is_state(b),
             (SqlType::Own(a), SqlType::Own(b)) => a.is_state(b),
+            (SqlType::Range(a), SqlType::Range(b))
+            | (SqlType::Multirange(a), SqlType::Multirange(b)) => a.is_state(b),
             (SqlType::Array(a), SqlType::Array(b)) if a == b => a.ty().is_state(b.ty()),
             _ => self == other,
         }

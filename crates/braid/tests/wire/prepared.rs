@@ -308,3 +308,26 @@ fn what_is_bound_meets_the_rules_of_domains() {
     let wrong = "select count(*) from t where i <= 0 or (c).a <= 0";
     assert_eq!(c.column(wrong), ["0"]);
 }
+
+/// A value of a parameter that is declared as a domain was taken whatever it was.
+#[test]
+fn bind_checks_values_of_domains() {
+    let instance = Instance::start("wire-domains");
+    let mut c = Client::connect(instance.port);
+    c.query("create domain positive as int check (value > 0)");
+    let oid = c.column("select 'positive'::regtype::oid::text");
+    let oid: u32 = oid[0].parse().expect("a number");
+    c.send(&[parse("s", "select $1", &[oid]), describe(b'S', "s"), SYNC]);
+    let described = c.until(b'Z');
+    assert_eq!(tags(&described), "1tTZ");
+    assert!(
+        described[1].1.ends_with(&oid.to_be_bytes()),
+        "{described:?}"
+    );
+    for (value, wanted) in [("1", "2DCZ"), ("-1", "EZ")] {
+        let value = [Some(value.as_bytes())];
+        c.send(&[bind("", "s", &[], &value, &[]), execute("", 0), SYNC]);
+        let answer = c.until(b'Z');
+        assert_eq!(tags(&answer), wanted, "{answer:?}");
+    }
+}

@@ -5,6 +5,7 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::{common_padding, fold};
 use super::json::check_compared;
+use super::listed::is_listed;
 use super::named::has_named;
 use super::operator_call::is_behind_operator;
 use super::user_call::Value;
@@ -126,6 +127,12 @@ impl Binder<'_> {
         {
             return Ok(found);
         }
+        if let Some(found) = self.variadic_range(&name, f)? {
+            return Ok(found);
+        }
+        if let Some(found) = self.own_range_call(f)? {
+            return Ok(found);
+        }
         if let Some(found) = self.oracle_call(&name, f)? {
             return Ok(found);
         }
@@ -182,10 +189,16 @@ impl Binder<'_> {
                 called => called,
             };
         }
+        if is_listed(&name.name) {
+            return match self.call(&name.name, args.clone()) {
+                Err(e) if e.sqlstate() == "42883" => self.listed_call(&name.name, &args)?.ok_or(e),
+                called => called,
+            };
+        }
         self.call(&name.name, args)
     }
 
-    fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {
+    pub(super) fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {
         match &f.args {
             FunctionArguments::None => Ok(Vec::new()),
             FunctionArguments::List(list)

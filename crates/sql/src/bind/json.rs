@@ -44,8 +44,8 @@ fn form(name: &str) -> Option<(&str, bool)> {
     json.or_else(|| name.strip_prefix("jsonb_").map(|rest| (rest, true)))
 }
 
-/// What a function of a name asks of a path, and the type of its answer. Those with `_tz` are the
-/// same, as there are no times in paths.
+/// What a function of a name asks of a path, and the type of its answer. Those with `_tz` ask the
+/// same, with a time zone.
 pub fn path_function(name: &str) -> Option<(Question, SqlType)> {
     let name = name.strip_suffix("_tz").unwrap_or(name);
     Some(match name {
@@ -170,7 +170,11 @@ impl Binder<'_> {
         let vars = Expr::Const(pgtype::json::jsonb_in("{}")?);
         let silent = Expr::Const(Datum::Bool(true));
         let args = vec![document.expr.clone(), path.expr, vars, silent];
-        call(JsonFunc::Follow(question), args, SqlType::Bool)
+        let follow = JsonFunc::Follow {
+            question,
+            zoned: false,
+        };
+        call(follow, args, SqlType::Bool)
     }
 
     /// A function of a name that follows a path; `None`: there is none of that name.
@@ -195,7 +199,8 @@ impl Binder<'_> {
             Ok::<_, Error>(arg.expr)
         });
         let args = args.collect::<Result<_>>()?;
-        call(JsonFunc::Follow(question), args, result).map(Some)
+        let zoned = name.ends_with("_tz");
+        call(JsonFunc::Follow { question, zoned }, args, result).map(Some)
     }
 
     /// The arguments of a function that follows a path, which may be named and left out.

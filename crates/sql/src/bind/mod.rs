@@ -15,6 +15,7 @@ mod expr;
 mod extension_operator;
 pub mod inline;
 mod json;
+mod listed;
 mod named;
 pub mod names;
 pub mod needs;

@@ -337,6 +337,12 @@ impl Names for OfExpression<'_> {
         {
             call.name = with_number(function.oid, &written.name);
             self.numbers.push(function.oid);
+        } else if let Ok(written) = Qualified::new(&call.name)
+            && written.number().is_none()
+            && let Some(ty) = self.binder.own_range(&written)
+        {
+            call.name = with_number(ty.oid(), &written.name);
+            self.numbers.push(ty.oid());
         }
     }
 
@@ -465,7 +471,12 @@ impl Shown<'_> {
 
 impl Names for Shown<'_> {
     fn call(&mut self, call: &mut ast::Function) {
-        self.function(&mut call.name);
+        if self.function(&mut call.name).is_none()
+            && let Some(DataType::Custom(name, _)) = self.named_type(&call.name)
+        {
+            // A range type's constructor.
+            call.name = name;
+        }
     }
 
     fn in_from(&mut self, name: &mut ObjectName, alias: &mut Option<TableAlias>) {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use sqlparser::ast::{self, ArrayElemTypeDef, DataType, Expr as Syntax, Ident, ObjectName};
 
-use super::{ParamTypes, TypeNames, parts};
+use super::{ParamTypes, TypeNames, names, parts};
 use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};
 use crate::types::SqlType;
@@ -25,6 +25,12 @@ pub fn pin(e: &mut Syntax, dict: &Dict, table: &Table) -> Result<bool> {
         let data_type = match e {
             Syntax::Cast { data_type, .. } => data_type,
             Syntax::TypedString(text) => &mut text.data_type,
+            Syntax::Function(call) => {
+                return match constructs(&call.name, dict) {
+                    Err(e) => std::ops::ControlFlow::Break(e),
+                    Ok(()) => std::ops::ControlFlow::Continue(()),
+                };
+            }
             _ => return std::ops::ControlFlow::Continue(()),
         };
         match pinned(data_type, &names, &columns) {
@@ -40,6 +46,20 @@ pub fn pin(e: &mut Syntax, dict: &Dict, table: &Table) -> Result<bool> {
     match visited {
         std::ops::ControlFlow::Break(e) => Err(e),
         std::ops::ControlFlow::Continue(()) => Ok(found),
+    }
+}
+
+/// Refuses a constructor of a range type, which is looked up in the dictionary.
+fn constructs(name: &ObjectName, dict: &Dict) -> Result<()> {
+    let written = names::Qualified::new(name)?;
+    let number = written
+        .number()
+        .or_else(|| Some(dict.user_type(&written)?.oid));
+    match number.and_then(|number| dict.type_of(number)) {
+        Some(SqlType::Range(_) | SqlType::Multirange(_)) => Err(Error::unsupported(format!(
+            "a call of {written} in an index"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Functions and operators of ranges and multiranges.
 
+use sqlparser::ast;
+
 use super::array::no_operator;
 use super::coerce::fold;
+use super::names::Qualified;
 use super::{Binder, Typed};
 use crate::error::Result;
 use crate::expr::cast::CastContext;
@@ -141,6 +144,41 @@ impl Binder<'_> {
             true => self.range_operator(symbol, left, right),
             false => Ok(None),
         }
+    }
+
+    /// The range type that a user made, or that of its multiranges, whose constructors a name
+    /// means.
+    pub(super) fn own_range(&self, name: &Qualified) -> Option<SqlType> {
+        let dict = self.params.names.dict()?;
+        let number = match name.number() {
+            Some(number) => number,
+            None => dict.user_type(name)?.oid,
+        };
+        let ty = dict.type_of(number)?;
+        matches!(ty, SqlType::Range(_) | SqlType::Multirange(_)).then_some(ty)
+    }
+
+    /// A call of a constructor of a range type that a user made; `None`: it is none.
+    pub(super) fn own_range_call(&self, f: &ast::Function) -> Result<Option<Typed>> {
+        let name = Qualified::new(&f.name)?;
+        let Some(ty) = self.own_range(&name) else {
+            return Ok(None);
+        };
+        let args = self.arguments(f)?;
+        let made = match (ty, args.as_slice()) {
+            (SqlType::Range(of), [_, _] | [_, _, _]) => self.made_range(of, &args)?,
+            // A single text is a cast.
+            (SqlType::Range(_), [one]) if one.ty == SqlType::Unknown || one.ty == ty => {
+                self.coerce(one.clone(), ty, -1, CastContext::Explicit)?
+            }
+            (SqlType::Multirange(of), _) => match self.made_multirange(of, &args)? {
+                Some(made) => made,
+                None => self.coerce(args[0].clone(), ty, -1, CastContext::Explicit)?,
+            },
+            _ => return Err(super::call::no_function(&name.to_string(), &args)),
+        };
+        self.params.names.note(&f.name, ty.oid())?;
+        Ok(Some(made))
     }
 
     /// A function of ranges; `None` if there is none of that name for these arguments.

@@ -3,6 +3,7 @@
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::fold;
+use super::names::Qualified;
 use super::{Binder, Typed, element_of};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
@@ -60,14 +61,6 @@ impl Binder<'_> {
         if let Some(found) = self.extract_path(name, &args, &array)? {
             return Ok(Some(found));
         }
-        if let Some(of) = RangeOf::multirange_named(name)
-            && SqlType::Range(of).array() == Some(array.ty)
-            && args.is_empty()
-        {
-            let func = Func::Pure(PureFunc::Range(RangeFunc::MakeMultirange, of));
-            let made = fold(Expr::Call(func, vec![array.expr]))?;
-            return Ok(Some(Typed::new(made, SqlType::Multirange(of))));
-        }
         let spread = match Spread::of(name) {
             Some(spread) if spread.fixed() == args.len() => spread,
             _ => return Err(missing(&args)),
@@ -83,6 +76,36 @@ impl Binder<'_> {
         let args = args.into_iter().map(|a| a.expr).chain([array.expr]);
         let call = fold(Expr::Call(func, args.collect()))?;
         Ok(Some(Typed::new(call, spread.result())))
+    }
+
+    /// A multirange of an array of ranges; `None`: the call is of something else.
+    pub(super) fn variadic_range(
+        &self,
+        name: &Qualified,
+        f: &ast::Function,
+    ) -> Result<Option<Typed>> {
+        let Some(([], array)) = variadic(f) else {
+            return Ok(None);
+        };
+        let plain = name.schema.as_deref().is_none_or(|s| s == "pg_catalog");
+        let built_in = plain.then(|| RangeOf::multirange_named(&name.name));
+        let own = || match self.own_range(name)? {
+            SqlType::Multirange(of) => Some(of),
+            _ => None,
+        };
+        let Some(of) = built_in.flatten().or_else(own) else {
+            return Ok(None);
+        };
+        let array = self.expr(array)?;
+        if SqlType::Range(of).array() != Some(array.ty) {
+            return Ok(None);
+        }
+        if of.own().is_some() {
+            self.params.names.note(&f.name, of.multirange_oids()[0])?;
+        }
+        let func = Func::Pure(PureFunc::Range(RangeFunc::MakeMultirange, of));
+        let made = fold(Expr::Call(func, vec![array.expr]))?;
+        Ok(Some(Typed::new(made, SqlType::Multirange(of))))
     }
 
     /// `json_extract_path(document, variadic path)`, which is `#>`.

@@ -8,7 +8,7 @@ use sqlparser::ast::DataType;
 use super::Core;
 use super::table::column_type;
 use super::types::{Made, claim, make};
-use crate::bind::names::{self, Qualified};
+use crate::bind::names::Qualified;
 use crate::dict::composite::{Attribute, Composite};
 use crate::dict::{Table, UserType};
 use crate::error::{Error, Result};
@@ -218,5 +218,5 @@ pub fn described(ty: &UserType, at: usize, shown: &str) -> String {
         .map(|a| a.name.as_str())
         .nth(at)
         .unwrap_or_default();
-    format!("column {} of composite type {shown}", names::quote(name))
+    format!("column {name} of composite type {shown}")
 }

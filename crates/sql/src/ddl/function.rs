@@ -97,7 +97,7 @@ pub(super) fn create_of(
             Language::C => 1.0,
             _ => 100.0,
         }),
-        body: new.body.clone(),
+        body: body(core, &new.body)?,
         trigger_of: None,
         comment: old.as_ref().and_then(|f| f.comment.clone()),
         extension: match making {
@@ -122,6 +122,12 @@ pub(super) fn create_of(
         true => "CREATE PROCEDURE",
         false => "CREATE FUNCTION",
     }))
+}
+
+/// A body as all sessions read it, whatever the settings of the one that makes it.
+fn body(core: &mut Core, written: &str) -> Result<String> {
+    let reread = core.reread(written)?;
+    Ok(reread.map_or_else(|| written.to_string(), |read| read.text))
 }
 
 /// Refuses who may not say that a function tells nothing of its arguments.

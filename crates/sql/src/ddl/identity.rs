@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast::DataType;
+
 use super::{Core, already_exists, sequence};
 use crate::bind::names::Qualified;
 use crate::dict::{DefaultName, Identity, Object, Sequence, Table};
@@ -22,13 +24,28 @@ pub fn change(core: &mut Core, table: &mut Table, at: usize, what: &IdentityChan
             if options.is_empty() {
                 return Ok(());
             }
-            let name = Qualified {
-                schema: Some(core.dict().schema_name(owned.schema).to_string()),
-                name: owned.name.clone(),
-            };
-            sequence::alter(core, &name, false, options).map(|_| ())
+            sequence::alter(core, &named(core, &owned), false, options).map(|_| ())
         }
     }
+}
+
+fn named(core: &Core, owned: &Sequence) -> Qualified {
+    Qualified {
+        schema: Some(core.dict().schema_name(owned.schema).to_string()),
+        name: owned.name.clone(),
+    }
+}
+
+/// Gives the sequence of an identity column the column's new type.
+pub(super) fn follow_type(core: &mut Core, table: &Table, at: usize, ty: SqlType) -> Result<()> {
+    let owned = existing(core, table, at)?;
+    let ty = match ty {
+        SqlType::Int2 => DataType::SmallInt(None),
+        SqlType::Int4 => DataType::Integer(None),
+        _ => DataType::BigInt(None),
+    };
+    let options = [SequenceOption::Type(ty)];
+    sequence::alter(core, &named(core, &owned), false, &options).map(|_| ())
 }
 
 pub(super) fn kind(always: bool) -> Identity {

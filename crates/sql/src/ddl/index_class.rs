@@ -47,6 +47,11 @@ fn default(method: Method, ty: SqlType) -> Option<&'static Class> {
     of_method(method).find(|c| c.default && c.of == number)
 }
 
+/// Whether PostgreSQL has a class for a type by default.
+pub fn has_default(method: Method, ty: SqlType) -> bool {
+    default(method, ty).is_some()
+}
+
 /// The object id of a column's class; an empty name is the default.
 pub fn object_id(method: Method, ty: SqlType, name: &str) -> u32 {
     let named = of_method(method).find(|c| c.name == name);

@@ -248,6 +248,8 @@ fn keeps(from: SqlType, to: SqlType) -> bool {
                 | SqlType::Reg(_)
                 | SqlType::Enum(_)
                 | SqlType::Composite(_)
+                | SqlType::Range(_)
+                | SqlType::Multirange(_)
         )
     };
     let zoned = |t: SqlType| t == SqlType::TimestampTz;

@@ -36,6 +36,7 @@ pub mod numbers;
 pub mod online;
 mod owned;
 pub mod policy;
+mod range;
 mod reindex;
 pub mod relation;
 mod retype;

@@ -70,6 +70,10 @@ pub fn set_type(
         return Err(Error::new("22023", message));
     }
     column.retype(ty, typmod);
+    if column.identity.is_some() {
+        super::identity::follow_type(core, table, at, ty)?;
+    }
+    let column = &mut next.columns[at];
     // Without a clause of its own the new type has the default one.
     column.collation = None;
     check_defaults(&core.dict(), &next.columns[at..=at])?;

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::parse::utility::{SequenceOption, TableLock};
 use crate::session::relation_name;
 use crate::types::SqlType;
+use crate::types::ranges::RangeOf;
 
 pub fn create(
     core: &mut Core,
@@ -425,7 +426,12 @@ fn typed_literal(dict: &Dict, c: &Column, default: &ast::Expr) -> Option<String>
     let ty = match c.ty() {
         SqlType::Char => "bpchar".to_string(),
         ty @ (SqlType::Text | SqlType::Varchar | SqlType::Name | SqlType::Json) => ty.format(-1),
-        SqlType::Enum(_) | SqlType::Own(_) => dict.shown_type(dict.user_type_by_oid(c.ty().oid())?),
+        SqlType::Enum(_)
+        | SqlType::Own(_)
+        | SqlType::Range(RangeOf::Own(_))
+        | SqlType::Multirange(RangeOf::Own(_)) => {
+            dict.shown_type(dict.user_type_by_oid(c.ty().oid())?)
+        }
         _ => return None,
     };
     Some(format!("'{}'::{ty}", text.replace('\'', "''")))

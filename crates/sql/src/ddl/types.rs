@@ -18,6 +18,7 @@ use crate::bind::names::{self, Qualified};
 use crate::dict::acl;
 use crate::dict::composite::Composite;
 use crate::dict::depend::Address;
+use crate::dict::range::Range;
 use crate::dict::{Domain, Label, Object, Table, UserType};
 use crate::error::{Error, Result};
 use crate::parse::define::Change;
@@ -34,6 +35,10 @@ pub fn define(core: &mut Core, definition: &TypeDefinition) -> Result<Tag> {
         }
         TypeDefinition::CreateComposite { name, attributes } => {
             super::composite::create(core, name, attributes)?;
+            Ok(Tag::Plain("CREATE TYPE"))
+        }
+        TypeDefinition::CreateRange { name, attributes } => {
+            super::range::create(core, name, attributes)?;
             Ok(Tag::Plain("CREATE TYPE"))
         }
         TypeDefinition::Alter { name, change } => {
@@ -77,6 +82,9 @@ pub(super) enum Made {
     Enum(Vec<Label>),
     Domain(Domain),
     Composite(Composite),
+    Range(Range),
+    /// Of the range type of this number.
+    Multirange(u32),
 }
 
 /// Defines a new type of this number, with the role of now as its owner and what is granted on
@@ -96,6 +104,8 @@ pub(super) fn make(core: &mut Core, schema: u32, name: &str, oid: u32, made: Mad
         labels: Vec::new(),
         domain: None,
         composite: None,
+        range: None,
+        multirange_of: None,
         own: None,
         extension: None,
     };
@@ -103,6 +113,8 @@ pub(super) fn make(core: &mut Core, schema: u32, name: &str, oid: u32, made: Mad
         Made::Enum(labels) => defined.labels = labels,
         Made::Domain(domain) => defined.domain = Some(domain),
         Made::Composite(composite) => defined.composite = Some(composite),
+        Made::Range(range) => defined.range = Some(range),
+        Made::Multirange(range) => defined.multirange_of = Some(range),
     }
     core.define(Object::Type(Arc::new(defined)))
 }
@@ -195,7 +207,8 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
         change,
         TypeChange::AddValue { .. } | TypeChange::RenameValue(..)
     );
-    if of_labels && (next.composite.is_some() || next.own.is_some()) {
+    let others = next.composite.is_some() || next.own.is_some();
+    if of_labels && (others || next.range.is_some() || next.multirange_of.is_some()) {
         let message = format!("{} is not an enum", next.name);
         return Err(Error::new("42809", message));
     }
@@ -219,6 +232,13 @@ fn alter(core: &mut Core, name: &Qualified, change: &TypeChange) -> Result<()> {
             rename_in_definitions(core, next.oid, from, to)?;
         }
         TypeChange::Common(common) => self::change(core, &mut next, common)?,
+    }
+    if let (TypeChange::Common(Change::Owner(_)), Some(range)) = (change, &next.range)
+        && let Some(set) = core.dict().user_type_by_oid(range.multirange)
+    {
+        let mut set = UserType::clone(set);
+        set.owner = next.owner;
+        core.define(Object::Type(Arc::new(set)))?;
     }
     core.define(Object::Type(Arc::new(next)))
 }
@@ -249,6 +269,8 @@ pub(super) fn make_own(
         labels: Vec::new(),
         domain: None,
         composite: None,
+        range: None,
+        multirange_of: None,
         own: Some(kind),
         extension: Some(making.oid),
     })))
@@ -475,6 +497,7 @@ pub(super) fn drop_named(
             }
             Some(found) => {
                 core.check_owner(found.owner, format!("type {}", found.name))?;
+                refuse_part(core, &found, names)?;
                 let member = Address::Type(found.oid);
                 super::extension::refuse_member(core, found.extension, member)?;
                 gone.push(Address::Type(found.oid));
@@ -500,6 +523,23 @@ pub(super) fn drop_named(
         }
     }
     Ok(())
+}
+
+/// Refuses a type of multiranges without that of their ranges.
+fn refuse_part(core: &Core, found: &UserType, names: &[Qualified]) -> Result<()> {
+    let dict = core.dict();
+    let range = found
+        .multirange_of
+        .and_then(|oid| dict.user_type_by_oid(oid));
+    let Some(range) = range else { return Ok(()) };
+    let goes = |name: &Qualified| dict.user_type(name).is_some_and(|t| t.oid == range.oid);
+    if names.iter().any(goes) {
+        return Ok(());
+    }
+    let (part, whole) = (dict.shown_type(found), dict.shown_type(range));
+    let message = format!("cannot drop type {part} because type {whole} requires it");
+    let hint = format!("You can drop type {whole} instead.");
+    Err(Error::new("2BP01", message).hint(hint))
 }
 
 /// COMMENT ON TYPE.

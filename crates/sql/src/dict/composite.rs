@@ -128,14 +128,15 @@ impl Dict {
         found
     }
 
-    /// A type, and all composite types and domains that have values of it, however deep.
+    /// A type, and all composite types, domains and ranges that have values of it, however deep.
     pub fn types_with(&self, oid: u32) -> HashSet<u32> {
         let mut found = HashSet::from([oid]);
         let mut open = vec![oid];
         while let Some(next) = open.pop() {
             let rows = self.attributes_of_type(next).into_iter();
             let rows = rows.map(|(ty, _)| ty);
-            for ty in rows.chain(self.domains_over(next)) {
+            let others = self.domains_over(next).into_iter();
+            for ty in rows.chain(others).chain(self.ranges_over(next)) {
                 if found.insert(ty) {
                     open.push(ty);
                 }

@@ -117,6 +117,7 @@ impl Dict {
             Address::Function(oid) => {
                 let mut found = self.callers(oid);
                 found.extend(self.casts_needing(&[oid]));
+                found.extend(self.ranges_measured_by(oid));
                 found
             }
             Address::Type(oid) => self.of_type(oid),
@@ -225,6 +226,17 @@ impl Dict {
         });
         let each = casts.map(|what| Dependent { what, auto: false });
         each.collect()
+    }
+
+    /// Range types whose bounds a function tells the distance of.
+    fn ranges_measured_by(&self, function: u32) -> Vec<Dependent> {
+        let types = self.maps.needing(function).filter_map(|o| match o {
+            Object::Type(t) if t.range.as_ref()?.difference == function => {
+                Some(Address::Type(t.oid))
+            }
+            _ => None,
+        });
+        types.map(|what| Dependent { what, auto: false }).collect()
     }
 
     /// Generated columns that are made of a column.
@@ -420,6 +432,7 @@ impl Dict {
             Object::Function(f) => Some(Address::Function(f.oid)),
             Object::Type(t) => {
                 let base = t.domain.as_ref().map(|d| d.base);
+                let base = base.or(t.range.as_ref().map(|r| r.subtype));
                 base.filter(|base| numbers.contains(base))
                     .map(|_| Address::Type(t.oid))
             }
@@ -428,6 +441,12 @@ impl Dict {
         });
         let all = columns.chain(attributes).chain(others);
         let mut found: Vec<Dependent> = all.map(|what| Dependent { what, auto: false }).collect();
+        // Multiranges go with their ranges.
+        let range = self.user_type_by_oid(oid).and_then(|t| t.range.as_ref());
+        found.extend(range.map(|r| Dependent {
+            what: Address::Type(r.multirange),
+            auto: true,
+        }));
         for naming in numbers.iter().flat_map(|number| self.naming(*number)) {
             if !found.contains(&naming) {
                 found.push(naming);
@@ -473,7 +492,7 @@ impl Dict {
         };
         let found = self.table_by_oid(oid).and_then(|t| {
             let found = t.indexes.iter().find(|i| i.oid == index)?;
-            (found.constraint != 0).then(|| (t, quote(&found.name)))
+            (found.constraint != 0).then(|| (t, found.name.clone()))
         });
         match found {
             Some((t, name)) => {
@@ -484,7 +503,8 @@ impl Dict {
         }
     }
 
-    /// A thing in the words of PostgreSQL's messages.
+    /// A thing in the words of PostgreSQL's messages, where names of relations, types and functions
+    /// are quoted, if they must be, and others are not.
     pub fn describe(&self, what: Address) -> String {
         let table = |oid: u32| match self.table_by_oid(oid) {
             Some(t) => format!("{} {}", t.word(), self.shown(t.schema, &t.name)),
@@ -497,9 +517,7 @@ impl Dict {
             let name = self.table_by_oid(oid).and_then(|t| t.columns.get(at));
             let name = name.map(|c| &c.name);
             let of_view = || Some(&self.view_by_oid(oid)?.columns.get(at)?.name);
-            let name = name
-                .or_else(of_view)
-                .map_or(String::new(), |name| quote(name));
+            let name = name.or_else(of_view).map_or(String::new(), String::clone);
             format!("column {name} of {}", table(oid))
         };
         match what {
@@ -508,7 +526,7 @@ impl Dict {
                 Some(s) => format!("sequence {}", self.shown(s.schema, &s.name)),
                 None => format!("sequence {oid}"),
             },
-            Address::Schema(oid) => format!("schema {}", quote(self.schema_name(oid))),
+            Address::Schema(oid) => format!("schema {}", self.schema_name(oid)),
             Address::Extension(oid) => match self.extension_by_oid(oid) {
                 Some(e) => format!("extension {}", e.name),
                 None => format!("extension {oid}"),
@@ -541,36 +559,38 @@ impl Dict {
             }
             Address::ForeignKey(oid, key) => {
                 let found = self.table_by_oid(oid).and_then(|t| t.foreign_key(key));
-                let name = found.map_or(String::new(), |k| quote(&k.name));
+                let name = found.map_or(String::new(), |k| k.name.clone());
                 format!("constraint {name} on {}", table(oid))
             }
             Address::Check(oid, at) => {
                 let found = self.table_by_oid(oid).and_then(|t| t.checks.get(at));
-                let name = found.map_or(String::new(), |c| quote(&c.name));
+                let name = found.map_or(String::new(), |c| c.name.clone());
                 format!("constraint {name} on {}", table(oid))
             }
             Address::DomainCheck(oid, check) => {
                 let domain = self.user_type_by_oid(oid).and_then(|t| t.domain.as_ref());
                 let found = domain.and_then(|d| d.checks.iter().find(|c| c.oid == check));
-                let name = found.map_or(String::new(), |c| quote(&c.name));
+                let name = found.map_or(String::new(), |c| c.name.clone());
                 format!("constraint {name}")
             }
             Address::Trigger(oid, trigger) => {
                 let found = self.with_triggers(oid);
                 let mut triggers = found.iter().flat_map(|t| &t.triggers);
                 let found = triggers.find(|g| g.oid == trigger);
-                let name = found.map_or(String::new(), |g| quote(&g.name));
+                let name = found.map_or(String::new(), |g| g.name.clone());
                 format!("trigger {name} on {}", table(oid))
             }
             Address::Policy(oid, policy) => {
                 let found = self.table_by_oid(oid);
                 let found = found.and_then(|t| t.policies.iter().find(|p| p.oid == policy));
-                let name = found.map_or(String::new(), |p| quote(&p.name));
+                let name = found.map_or(String::new(), |p| p.name.clone());
                 format!("policy {name} on {}", table(oid))
             }
             Address::Function(oid) => match self.function_by_oid(oid) {
                 Some(f) => {
                     let signature = f.signature();
+                    let types = signature.get(f.name.len()..).unwrap_or_default();
+                    let signature = format!("{}{types}", quote(&f.name));
                     match crate::views::is_function_visible(self, f) {
                         true => format!("function {signature}"),
                         false => {

@@ -261,13 +261,16 @@ impl Object {
                 let types = types.chain([f.result]).filter(|oid| is_made(*oid));
                 types.chain([f.schema]).chain(f.extension).collect()
             }
-            // The types of its attributes, or the one below it.
+            // The types of its attributes, or the one below it, or that of its bounds.
             Object::Type(t) => {
                 let attributes = t.composite.iter().flat_map(|c| &c.attributes);
                 let types = attributes.map(|a| a.type_oid);
                 let types = types.chain(t.domain.iter().map(|d| d.base));
+                let types = types.chain(t.range.iter().map(|r| r.subtype));
+                let types = types.chain(t.multirange_of);
                 let types = types.filter(|oid| is_made(*oid));
-                types.chain(t.extension).collect()
+                let difference = t.range.iter().map(|r| r.difference);
+                types.chain(difference).chain(t.extension).collect()
             }
             Object::Extension(e) => vec![e.schema],
             Object::Cast(c) => {

@@ -41,6 +41,7 @@ mod object;
 pub mod open_type;
 pub mod path;
 pub mod policy;
+pub mod range;
 pub mod role;
 mod statistics;
 pub mod store;

@@ -13,13 +13,14 @@ use super::composite::Composite;
 use super::domain::Domain;
 use super::object::kind;
 use super::path::{NameRef, PUBLIC};
+use super::range::Range;
 use super::{Change, Dict, Object, Table, View};
 use crate::bind::names::quote;
 use crate::types::SqlType;
 use crate::types::enums::{EnumDef, EnumType};
 use crate::types::own::{Kind, OwnDef, OwnType};
 
-/// An enum, a composite type, or a domain.
+/// An enum, a composite type, a domain, or a type of ranges or multiranges.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserType {
     pub oid: u32,
@@ -37,6 +38,11 @@ pub struct UserType {
     pub domain: Option<Domain>,
     #[serde(default)]
     pub composite: Option<Composite>,
+    #[serde(default)]
+    pub range: Option<Range>,
+    /// Of a type of multiranges: the number of that of the ranges.
+    #[serde(default)]
+    pub multirange_of: Option<u32>,
     /// Of a type that an extension brings: what the program knows it as.
     #[serde(default)]
     pub own: Option<Kind>,
@@ -66,7 +72,7 @@ impl UserType {
     }
 
     /// As messages have it.
-    fn shown_name(&self, schema: &str) -> String {
+    pub(super) fn shown_name(&self, schema: &str) -> String {
         match self.schema {
             PUBLIC => quote(&self.name),
             _ => format!("{}.{}", quote(schema), quote(&self.name)),
@@ -143,6 +149,8 @@ impl Dict {
             let name = t.shown_name(self.schema_name(t.schema));
             let ty = match (&t.domain, &t.composite) {
                 _ if let Some(kind) = t.own => SqlType::Own(t.own_state(kind, name)),
+                _ if t.range.is_some() => SqlType::Range(self.range_state(t)?),
+                _ if t.multirange_of.is_some() => SqlType::Multirange(self.range_state(t)?),
                 (Some(domain), _) => self.domain_state(t, domain, &name)?,
                 (None, Some(c)) => SqlType::Composite(self.composite_state(t, c, name)?),
                 (None, None) => SqlType::Enum(t.state(name)),

@@ -250,6 +250,7 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
         SqlType::PgLsn => &["0/0", "16/B374D848", "FFFFFFFF/FFFFFFFF"],
         SqlType::Money => &["-92233720368547758.08", "0", "92233720368547758.07"],
         SqlType::Range(of) => match of {
+            RangeOf::Own(_) => &["empty", "(,)"],
             RangeOf::Int4 => &["empty", "(,)", "[-2147483648,2147483647)", "[1,5)"],
             RangeOf::Int8 => &[
                 "empty",
@@ -269,6 +270,7 @@ fn texts(ty: SqlType) -> &'static [&'static str] {
             ],
         },
         SqlType::Multirange(of) => match of {
+            RangeOf::Own(_) => &["{}", "{(,)}"],
             RangeOf::Int4 | RangeOf::Int8 | RangeOf::Numeric => &["{}", "{(,)}", "{[1,2),[5,)}"],
             _ => &["{}", "{(,)}", "{[2000-01-01,2000-01-02),[2001-01-01,)}"],
         },

@@ -11,6 +11,7 @@ use crate::pgtype::calendar::{
     Civil, DATE_END, DATE_MIN, JULIAN_OF_EPOCH, MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days,
     days_from_civil, days_in_month, rounded,
 };
+use crate::pgtype::timetz::Zoned;
 
 /// Months as the last one that a text begins with is found first.
 const ROMAN: [&str; 12] = [
@@ -21,7 +22,7 @@ const ROMAN: [&str; 12] = [
 enum Node<'f> {
     Field(Field<'f>),
     /// A blank, or a sign that is neither letter nor digit.
-    Gap,
+    Gap(char),
     Literal(char),
 }
 
@@ -84,8 +85,8 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 
-/// The parts of a format.
-fn nodes(format: &str) -> Vec<Node<'_>> {
+/// The parts of a format; `standard`: it has separators of the SQL standard alone.
+fn nodes(format: &str, standard: bool) -> Result<Vec<Node<'_>>> {
     let (mut nodes, mut rest) = (Vec::new(), format);
     while !rest.is_empty() {
         let prefix = ["FM", "fm", "TM", "tm"]
@@ -105,6 +106,13 @@ fn nodes(format: &str) -> Vec<Node<'_>> {
             continue;
         }
         let mut chars = rest.chars();
+        if let Some(c) = rest.chars().next()
+            && standard
+            && !"\"-./,':; ".contains(c)
+        {
+            let message = format!("invalid datetime format separator: \"{c}\"");
+            return Err(format_error(message));
+        }
         match chars.next() {
             Some('"') => {
                 while let Some(c) = chars.next() {
@@ -118,15 +126,15 @@ fn nodes(format: &str) -> Vec<Node<'_>> {
             // Outside of quotes a backslash means something before a quote alone.
             Some('\\') if chars.as_str().starts_with('"') => {
                 chars.next();
-                nodes.push(Node::Gap);
+                nodes.push(Node::Gap('"'));
             }
-            Some(c) if is_gap(c) => nodes.push(Node::Gap),
+            Some(c) if is_gap(c) => nodes.push(Node::Gap(c)),
             Some(c) => nodes.push(Node::Literal(c)),
             None => {}
         }
         rest = chars.as_str();
     }
-    nodes
+    Ok(nodes)
 }
 
 /// Whether the number of a field ends where its digits do: nothing behind it begins with a digit.
@@ -134,7 +142,7 @@ fn ends_by_itself(field: &Field<'_>, next: Option<&Node<'_>>) -> bool {
     field.fill
         || field.ordinal
         || match next {
-            None | Some(Node::Gap) => true,
+            None | Some(Node::Gap(_)) => true,
             Some(Node::Field(next)) => !next.is_number(),
             Some(Node::Literal(c)) => !c.is_ascii_digit(),
         }
@@ -183,6 +191,8 @@ struct Reader<'t> {
     extra: i64,
     /// `FX` was met.
     exact: bool,
+    /// Separators and texts of the format must be there, and nothing else.
+    standard: bool,
     fields: Fields,
 }
 
@@ -223,8 +233,15 @@ impl Reader<'_> {
 
     fn read(&mut self, nodes: &[Node<'_>]) -> Result<()> {
         for (at, node) in nodes.iter().enumerate() {
+            if self.rest.is_empty() && self.standard {
+                let message = "input string is too short for datetime format";
+                return Err(format_error(message.to_string()));
+            }
             if self.rest.is_empty() {
                 break;
+            }
+            if self.standard {
+                self.meet(node)?;
             }
             let is_mode = matches!(node, Node::Field(f) if f.name == "FX");
             let is_field = matches!(node, Node::Field(_));
@@ -232,10 +249,10 @@ impl Reader<'_> {
                 self.skip_blanks();
             }
             match node {
-                Node::Gap if self.exact => {
+                Node::Gap(_) if self.exact => {
                     self.next();
                 }
-                Node::Gap => {
+                Node::Gap(_) => {
                     self.extra -= 1;
                     if self.rest.starts_with(is_gap) {
                         self.next();
@@ -249,7 +266,26 @@ impl Reader<'_> {
                 Node::Field(field) => self.field(field, nodes.get(at + 1))?,
             }
         }
+        if self.standard && !self.rest.trim_start_matches(is_blank).is_empty() {
+            let message = "trailing characters remain in input string after datetime format";
+            return Err(format_error(message.to_string()));
+        }
         Ok(())
+    }
+
+    /// Refuses a text that does not go on with a separator or a text of the format.
+    fn meet(&self, node: &Node<'_>) -> Result<()> {
+        let (wanted, what) = match node {
+            Node::Gap(c) => (c, "separator"),
+            Node::Literal(c) => (c, "character"),
+            Node::Field(_) => return Ok(()),
+        };
+        match self.rest.starts_with(*wanted) {
+            true => Ok(()),
+            false => Err(format_error(format!(
+                "unmatched format {what} \"{wanted}\""
+            ))),
+        }
     }
 
     fn field(&mut self, field: &Field<'_>, next: Option<&Node<'_>>) -> Result<()> {
@@ -718,24 +754,113 @@ fn of_day_of_year(date: &mut Date, day_of_year: i64) {
 }
 
 fn read(text: &str, format: &str) -> Result<Fields> {
+    read_nodes(text, &nodes(format, false)?, false)
+}
+
+fn read_nodes(text: &str, nodes: &[Node<'_>], standard: bool) -> Result<Fields> {
     let mut reader = Reader {
         rest: text,
         before: None,
         extra: 0,
-        exact: false,
+        exact: standard,
+        standard,
         fields: Fields::default(),
     };
-    reader.read(&nodes(format))?;
+    reader.read(nodes)?;
     Ok(reader.fields)
+}
+
+/// What a format of the SQL standard makes of a text.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Standard {
+    /// Days from 2000.
+    Date(i32),
+    /// Microseconds from midnight.
+    Time(i64),
+    TimeTz(Zoned),
+    /// Microseconds from 2000.
+    Timestamp(i64),
+    TimestampTz {
+        utc: i64,
+        east_s: i64,
+    },
+}
+
+/// Refuses a format that is none of the SQL standard.
+pub fn check_standard(format: &str) -> Result<()> {
+    nodes(format, true).map(drop)
+}
+
+/// The moment that a format of the SQL standard finds in a text: of which type it is, the format
+/// says.
+pub fn standard(text: &str, format: &str) -> Result<Standard> {
+    let nodes = nodes(format, true)?;
+    let fields = read_nodes(text, &nodes, true)?;
+    let (mut dated, mut timed, mut zoned) = (false, false, false);
+    for node in &nodes {
+        let Node::Field(field) = node else { continue };
+        match field.name.as_str() {
+            "FX" => {}
+            "TZH" | "TZM" => zoned = true,
+            "A.M." | "P.M." | "AM" | "PM" | "HH" | "HH12" | "HH24" | "MI" | "SS" | "MS" | "US"
+            | "SSSS" | "SSSSS" => timed = true,
+            name if name.starts_with("FF") => timed = true,
+            _ => dated = true,
+        }
+    }
+    if !timed {
+        let what = match (dated, zoned) {
+            (true, false) => {
+                let days = fields.moment(text)?.date.days();
+                return date_in_range(days, text).map(Standard::Date);
+            }
+            (true, true) => "datetime format is zoned but not timed",
+            (false, _) => "datetime format is not dated and not timed",
+        };
+        return Err(format_error(what.to_string()));
+    }
+    let moment = fields.moment(text)?;
+    let east_s = fields.zone(text)?.filter(|_| zoned);
+    let to_digits = |micros: i64| match fields.fraction_digits {
+        0 => micros,
+        digits => rounded(micros, digits as i32),
+    };
+    if !dated {
+        let micros = to_digits(moment.micros);
+        return Ok(match east_s {
+            Some(east) => Standard::TimeTz(Zoned {
+                micros,
+                east_s: east as i32,
+            }),
+            None => Standard::Time(micros),
+        });
+    }
+    let out_of_range = || Error::new("22008", "timestamp out of range");
+    let days = moment.date.days().ok_or_else(out_of_range)?;
+    let local = days.checked_mul(MICROS_PER_DAY);
+    let local = local.and_then(|d| d.checked_add(moment.micros));
+    let local = local.ok_or_else(out_of_range)?;
+    Ok(match east_s {
+        Some(east_s) => {
+            let utc = local.checked_sub(east_s * MICROS_PER_SECOND);
+            let utc = in_range(utc.ok_or_else(out_of_range)?)?;
+            let utc = in_range(to_digits(utc))?;
+            Standard::TimestampTz { utc, east_s }
+        }
+        None => Standard::Timestamp(in_range(to_digits(in_range(local)?))?),
+    })
+}
+
+fn date_in_range(days: Option<i64>, text: &str) -> Result<i32> {
+    let days = days.filter(|d| (DATE_MIN..DATE_END).contains(d));
+    let days = days.and_then(|d| i32::try_from(d).ok());
+    days.ok_or_else(|| Error::new("22008", format!("date out of range: \"{text}\"")))
 }
 
 /// `to_date(text, format)`: days from 2000.
 pub fn to_date(text: &str, format: &str) -> Result<i32> {
     let moment = read(text, format)?.moment(text)?;
-    let days = moment.date.days();
-    let days = days.filter(|d| (DATE_MIN..DATE_END).contains(d));
-    let days = days.and_then(|d| i32::try_from(d).ok());
-    days.ok_or_else(|| Error::new("22008", format!("date out of range: \"{text}\"")))
+    date_in_range(moment.date.days(), text)
 }
 
 /// `to_timestamp(text, format)`: microseconds from 2000, UTC.

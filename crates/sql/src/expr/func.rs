@@ -14,7 +14,7 @@ use super::oracle::OracleFunc;
 use super::ranges::RangeFunc;
 use super::routines::{self, Routine};
 use super::sizes::{self, SizeFunc};
-use super::stored::{self, Stored};
+use super::stored::{self, Compared, Stored};
 use super::trigonometry::Angle;
 use super::variadic::Spread;
 use super::words::{self, WordFunc};
@@ -174,6 +174,8 @@ pub enum PureFunc {
     Collated(Collated),
     Size(SizeFunc),
     Stored(Stored),
+    /// The order of two values of a type, as a number.
+    Order(Compared),
     /// Two spans of time, by their ends.
     Overlaps,
     /// `log(base, number)`.
@@ -438,6 +440,9 @@ impl PureFunc {
         }
         if let PureFunc::Size(func) = self {
             return sizes::call(func, values);
+        }
+        if let PureFunc::Order(how) = self {
+            return stored::order(values[0].get(), values[1].get(), how).map(Val::int4);
         }
         if let PureFunc::Stored(func) = self {
             return stored::call(func, values[0].get(), calls.io());

@@ -178,7 +178,9 @@ impl Definition {
                 Kind::Index => "ALTER INDEX",
             },
             Definition::Type(
-                TypeDefinition::CreateEnum { .. } | TypeDefinition::CreateComposite { .. },
+                TypeDefinition::CreateEnum { .. }
+                | TypeDefinition::CreateComposite { .. }
+                | TypeDefinition::CreateRange { .. },
             ) => "CREATE TYPE",
             Definition::Type(TypeDefinition::Alter { .. }) => "ALTER TYPE",
             Definition::Domain(statement) => statement.command(),

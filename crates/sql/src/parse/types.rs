@@ -1,10 +1,11 @@
-//! CREATE TYPE of enums and composite types, and ALTER TYPE.
+//! CREATE TYPE, and ALTER TYPE.
 
 use sqlparser::ast::DataType;
 use sqlparser::tokenizer::Token;
 
 use super::define::{Change, Definition};
 use super::function::data_type;
+use super::range_type::{self, RangeAttributes};
 use super::role::role_name;
 use super::tokens::Words;
 use crate::bind::names::Qualified;
@@ -19,6 +20,10 @@ pub enum TypeDefinition {
     CreateComposite {
         name: Qualified,
         attributes: Vec<(String, DataType)>,
+    },
+    CreateRange {
+        name: Qualified,
+        attributes: Box<RangeAttributes>,
     },
     Alter {
         name: Qualified,
@@ -110,7 +115,9 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
     }
     let name = w.relation()?;
     if w.accept("as range") {
-        return Err(Error::unsupported("range types"));
+        let attributes = Box::new(range_type::attributes(w)?);
+        let made = TypeDefinition::CreateRange { name, attributes };
+        return Ok(Some(Definition::Type(made)));
     }
     if !w.precedes("as enum") {
         if w.accept("as") && w.accept_token(&Token::LParen) {
@@ -118,7 +125,7 @@ pub fn create(w: &mut Words<'_>) -> Result<Option<Definition>> {
             let made = TypeDefinition::CreateComposite { name, attributes };
             return Ok(Some(Definition::Type(made)));
         }
-        let what = "CREATE TYPE other than AS ENUM and of attributes";
+        let what = "CREATE TYPE other than AS ENUM, AS RANGE and of attributes";
         return Err(Error::unsupported(what));
     }
     w.expect("as enum")?;

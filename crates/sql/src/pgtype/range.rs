@@ -13,7 +13,7 @@
 //! A multirange is an array of ranges of which none is empty, in order, none of which meets the
 //! next one.
 //!
-//! **Invariant.** Ranges of integers and dates include their lower bound and not their upper one.
+//! **Invariant.** Built-in ranges of integers and dates include their lower bound and not their upper one.
 
 use std::cmp::Ordering;
 
@@ -126,7 +126,8 @@ fn canonical(of: RangeOf, bound: Bound) -> Result<Bound> {
         });
     };
     let beyond = |ty: SqlType| Error::new("22003", format!("{} out of range", ty.name()));
-    let to_next = bound.lower != bound.inclusive;
+    let by_steps = matches!(of, RangeOf::Int4 | RangeOf::Int8 | RangeOf::Date);
+    let to_next = by_steps && bound.lower != bound.inclusive;
     let value = match value {
         Datum::Int4(i) if to_next => {
             Datum::Int4(i.checked_add(1).ok_or_else(|| beyond(SqlType::Int4))?)
@@ -134,7 +135,7 @@ fn canonical(of: RangeOf, bound: Bound) -> Result<Bound> {
         Datum::Int8(i) if to_next => {
             Datum::Int8(i.checked_add(1).ok_or_else(|| beyond(SqlType::Int8))?)
         }
-        Datum::Date(calendar::DATE_INFINITY | calendar::DATE_MINUS_INFINITY) => {
+        Datum::Date(calendar::DATE_INFINITY | calendar::DATE_MINUS_INFINITY) if by_steps => {
             return Ok(Bound {
                 value: Some(value),
                 ..bound
@@ -146,9 +147,9 @@ fn canonical(of: RangeOf, bound: Bound) -> Result<Bound> {
         },
         value => value,
     };
-    let inclusive = match of {
-        RangeOf::Int4 | RangeOf::Int8 | RangeOf::Date => bound.lower,
-        _ => bound.inclusive,
+    let inclusive = match by_steps {
+        true => bound.lower,
+        false => bound.inclusive,
     };
     Ok(Bound {
         value: Some(value),

@@ -372,7 +372,7 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             Ok((SqlType::Composite(row), _)) => Ok(Slot::Record(Record::of_row(self.core, row))),
             Ok((ty, typmod)) => {
                 // The labels of an enum can change, and the rules of a domain.
-                if !matches!(ty, SqlType::Enum(_)) && !ty.holds_domains() {
+                if ty.is_stored_as_itself() && !ty.holds_domains() {
                     let known = &mut self.core.pl.types;
                     known.insert(text.to_string(), (ty, typmod));
                 }

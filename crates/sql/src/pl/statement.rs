@@ -208,6 +208,9 @@ impl<'b> Interpreter<'b, '_> {
         if self.code.oracle && !using.is_empty() {
             statement = super::oracle::numbered(statement)?;
         }
+        if let Some(reread) = self.core.reread(&statement)? {
+            statement = reread.text;
+        }
         let (mut values, mut types) = (Vec::new(), Vec::new());
         for sql in using {
             let (value, ty) = self.typed_value(sql)?;

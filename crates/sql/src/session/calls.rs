@@ -400,14 +400,13 @@ impl Core {
     }
 
     fn last_value(&self) -> Result<i64> {
-        let value = self.last_drawn.and_then(|oid| self.drawn.get(&oid));
+        let none = || Error::new("55000", "lastval is not yet defined in this session");
         let dict = self.dict();
-        if let Some(sequence) = self.last_drawn.and_then(|oid| dict.sequence_by_oid(oid)) {
-            self.check_sequence(sequence, Privileges::USAGE.and(Privileges::SELECT))?;
-        }
-        value
-            .copied()
-            .ok_or_else(|| Error::new("55000", "lastval is not yet defined in this session"))
+        // One that was dropped since has no last value.
+        let sequence = self.last_drawn.and_then(|oid| dict.sequence_by_oid(oid));
+        let sequence = sequence.ok_or_else(none)?;
+        self.check_sequence(sequence, Privileges::USAGE.and(Privileges::SELECT))?;
+        self.drawn.get(&sequence.oid).copied().ok_or_else(none)
     }
 
     /// The `ctid` of the row of a table at which a cursor is.

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::exec::events::RowEvents;
 use crate::exec::profile::Profile;
 use crate::exec::with::WithRun;
+use crate::parse::backslashes::{self, Reread};
 use crate::pgtype::{IoSettings, Objects};
 use crate::prepared::Prepared;
 use crate::trace::SessionTrace;
@@ -320,6 +321,22 @@ impl Core {
         if notice.is_wanted(&least) {
             self.messages.notices.push(notice);
         }
+    }
+
+    /// A text that is read as the session's settings say, in the words that all read alike.
+    /// `None`: it is that already.
+    pub fn reread(&mut self, sql: &str) -> Result<Option<Reread>> {
+        let found = backslashes::reread(sql, self.settings.hot().backslashes)?;
+        for (message, hint) in found.iter().flat_map(|f| &f.warnings) {
+            self.tell(Notice {
+                severity: "WARNING",
+                sqlstate: "22P06".into(),
+                message: message.to_string(),
+                detail: None,
+                hint: Some(hint.to_string()),
+            });
+        }
+        Ok(found)
     }
 
     /// Whether the client wants the lines of DBMS_OUTPUT.

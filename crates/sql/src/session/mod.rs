@@ -47,6 +47,7 @@ use charset::Encoding;
 use crate::api::{ColumnDesc, SideMessages};
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::parse::backslashes::{Backslashes, Reread};
 use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
 
@@ -123,6 +124,15 @@ impl SqlSession {
             slow: None,
             meter: None,
             executions_until_measured: measured::EVERY,
+        }
+    }
+
+    /// A client's text in the words that all sessions read alike; `None`: it is that already.
+    #[inline]
+    pub fn reread(&mut self, sql: &str) -> Result<Option<Reread>> {
+        match self.core.settings.hot().backslashes == Backslashes::default() {
+            true => Ok(None),
+            false => self.core.reread(sql),
         }
     }
 

@@ -406,7 +406,11 @@ impl Core {
                 self.set_constraints(names.as_deref(), *deferred)
             }
             Utility::Security(statement) => self.run_security(statement).map(drop),
-            Utility::Do { language, text } => self.statement_of_block(language.as_deref(), text),
+            Utility::Do { language, text } => {
+                let reread = self.reread(text)?;
+                let text = reread.as_ref().map_or(text.as_str(), |read| &read.text);
+                self.statement_of_block(language.as_deref(), text)
+            }
             Utility::Listen(channel) => {
                 self.listen(channel);
                 Ok(())

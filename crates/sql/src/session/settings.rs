@@ -13,6 +13,7 @@ use wait::timeline::Wanted;
 
 use crate::error::{Error, Result};
 use crate::params::{self, Context, Instance, Param};
+use crate::parse::backslashes::Backslashes;
 use crate::parse::transaction::IsolationLevel;
 use crate::pgtype::styles::{self, IntervalStyle};
 use crate::pgtype::zone::TimeZone;
@@ -66,6 +67,8 @@ pub struct Hot {
     /// Whether row-level security keeps to the rows that a role may see; off, what it would keep to
     /// them is an error.
     pub row_security: bool,
+    /// How texts of the client are read.
+    pub backslashes: Backslashes,
 }
 
 /// What a session wants of its client's connection. Zero: no check and no timeout; of keepalives,
@@ -126,6 +129,16 @@ impl Settings {
         self.hot.trace_level
     }
 
+    fn backslashes(&self) -> Backslashes {
+        let in_plain = self.get("standard_conforming_strings") == "off";
+        Backslashes {
+            in_plain,
+            warns: in_plain && self.get("escape_string_warning") == "on",
+            // No encoding that a client can have here hides a quote in a character.
+            no_quotes: self.get("backslash_quote") == "off",
+        }
+    }
+
     /// After every change of a value.
     fn refresh(&mut self) {
         self.hot = Hot {
@@ -145,6 +158,7 @@ impl Settings {
             logging: Logging::of(self),
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
             idle_session_ms: self.milliseconds("idle_session_timeout"),
+            backslashes: self.backslashes(),
             work_mem_bytes: self.kilobytes("work_mem"),
             vectorized: match self.get("vectorized").as_str() {
                 "on" => Vectorized::On,
@@ -515,9 +529,6 @@ fn check(param: &Param, value: &str) -> Result<()> {
     ));
     match param.name {
         "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
-        "standard_conforming_strings" if value == "off" => {
-            Err(Error::unsupported("standard_conforming_strings = off"))
-        }
         "default_transaction_isolation" => {
             IsolationLevel::named(value).map_or(Ok(()), IsolationLevel::check)
         }

@@ -334,6 +334,7 @@ impl SqlSession {
         let needs = params.needs.noted();
         let mut params = params.finish();
         let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();
+        keep_domains(&mut param_types, &oids, &dict);
         if !within.params.is_empty() {
             (params, param_types) = (within.params, within.param_types);
         }
@@ -495,6 +496,9 @@ impl SqlSession {
         if types.iter().any(|ty| ty.holds_domains()) {
             self.check_domains(types, &values)?;
         }
+        if let Some(declared) = statement.declared_domains(&self.core.dict()) {
+            self.check_domains(&declared, &values)?;
+        }
         let statement = self.with_arrays(statement, &values)?;
         let mut portal = Portal::new(&statement, values);
         portal.mark = self.core.mark;
@@ -529,6 +533,33 @@ impl Portal {
             shown: None,
             traced: None,
         }
+    }
+}
+
+/// Puts the domains among the types that the client has declared in the place of their base types.
+fn keep_domains(types: &mut [u32], declared: &[u32], dict: &Dict) {
+    for (ty, declared) in types.iter_mut().zip(declared) {
+        if ty != declared && dict.type_of(*declared).is_some_and(SqlType::is_domain) {
+            *ty = *declared;
+        }
+    }
+}
+
+impl Statement {
+    /// The declared types of its parameters, if there is a domain among them.
+    pub(super) fn declared_domains(&self, dict: &Dict) -> Option<Vec<SqlType>> {
+        let both = || self.param_types.iter().zip(&self.params);
+        if both().all(|(oid, ty)| *oid == ty.oid()) {
+            return None;
+        }
+        let each = both().map(|(oid, ty)| {
+            let declared = dict.type_of(*oid);
+            declared
+                .filter(|declared| declared.is_domain())
+                .unwrap_or(*ty)
+        });
+        let declared: Vec<SqlType> = each.collect();
+        declared.iter().any(|ty| ty.is_domain()).then_some(declared)
     }
 }
 

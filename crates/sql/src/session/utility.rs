@@ -337,6 +337,8 @@ impl SqlSession {
                 crate::ddl::role::drop(&mut self.core, names, *if_exists)?
             }
             Utility::Do { language, text } => {
+                let reread = self.core.reread(text)?;
+                let text = reread.as_ref().map_or(text.as_str(), |read| &read.text);
                 self.ensure_transaction()?;
                 let alone = self.is_alone();
                 self.core.may_end(alone, |core| {
@@ -609,7 +611,8 @@ impl SqlSession {
     fn execute_values(&mut self, name: &str, args: &[sqlparser::ast::Expr]) -> Result<Vec<Datum>> {
         let statement = self.core.prepared.get(name)?.clone();
         let statement: Arc<Statement> = self.of_types_now(name, statement)?;
-        let types = statement.params();
+        let declared = statement.declared_domains(&self.core.dict());
+        let types = declared.as_deref().unwrap_or(statement.params());
         if types.len() != args.len() {
             return Err(Error::new(
                 "42601",

@@ -17,7 +17,7 @@ use block::composite::FieldKind;
 use block::value::ColType;
 use parking_lot::Mutex;
 
-use super::{SqlType, enums, own, storage_type};
+use super::{SqlType, enums, own, ranges, storage_type};
 
 /// PostgreSQL's number of the type `record`, and of its arrays.
 pub const RECORD: u32 = 2249;
@@ -198,7 +198,8 @@ fn type_of_number(number: u32) -> Option<SqlType> {
     if let Some(ty) = SqlType::from_oid(number) {
         return Some(ty);
     }
-    if let Some(found) = enums::state_of(number).or_else(|| own::state_of(number)) {
+    let of_values = enums::state_of(number).or_else(|| own::state_of(number));
+    if let Some(found) = of_values.or_else(|| ranges::state_of(number)) {
         return Some(found);
     }
     let states = STATES.lock();

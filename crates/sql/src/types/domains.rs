@@ -143,6 +143,9 @@ impl SqlType {
             SqlType::Own(o) => std::ptr::from_ref(o.def()).addr(),
             SqlType::Domain(d) => std::ptr::from_ref(d.def()).addr(),
             SqlType::Composite(c) => std::ptr::from_ref(c.def()).addr(),
+            SqlType::Range(of) | SqlType::Multirange(of) => {
+                of.own().map_or(0, |r| std::ptr::from_ref(r.def()).addr())
+            }
             SqlType::Array(element) => element.ty().state_number(),
             _ => 0,
         }

@@ -62,13 +62,12 @@ impl SqlType {
             // between.
             SqlType::Rectangle => facts([603, 0], ["box", "box"], 32, "G", "d", "p"),
             SqlType::Range(of) => {
-                let align = if of.is_long() { "d" } else { "i" };
-                facts(of.oids(), [of.name(), of.name()], -1, "R", align, "x")
+                let names = [of.name(), of.internal_names()[0]];
+                facts(of.oids(), names, -1, "R", "i", "x")
             }
             SqlType::Multirange(of) => {
-                let align = if of.is_long() { "d" } else { "i" };
-                let names = [of.multirange_name(), of.multirange_name()];
-                facts(of.multirange_oids(), names, -1, "R", align, "x")
+                let names = [of.multirange_name(), of.internal_names()[1]];
+                facts(of.multirange_oids(), names, -1, "R", "i", "x")
             }
             _ => return None,
         })

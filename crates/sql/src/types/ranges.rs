@@ -1,6 +1,105 @@
 //! Types of ranges of values, and of sets of ranges, multiranges.
+//!
+//! **Invariant.** As for enums, a definition of a range that a user made is never changed: another
+//! state of the type is another definition of the same object id. They live as long as the process,
+//! each once.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
 
 use super::SqlType;
+
+/// One state of a range type that a user made, and of the type of its multiranges.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub struct RangeDef {
+    /// The object ids of the type and of its arrays.
+    pub oids: [u32; 2],
+    pub multirange_oids: [u32; 2],
+    /// As messages have it, and its arrays.
+    pub names: [String; 2],
+    pub multirange_names: [String; 2],
+    /// As the catalog has it, and its arrays.
+    pub internal_names: [String; 2],
+    pub multirange_internal_names: [String; 2],
+    /// Of the bounds: no domain.
+    pub subtype: SqlType,
+    /// Tells states of the type of the bounds apart.
+    pub subtype_state: usize,
+}
+
+/// A state of a range type. Those of one object id are the same type.
+#[derive(Clone, Copy)]
+pub struct RangeType(pub(super) &'static RangeDef);
+
+#[derive(Default)]
+struct States {
+    all: HashSet<&'static RangeDef>,
+    /// The latest state by each of its four numbers.
+    by_number: HashMap<u32, &'static RangeDef>,
+}
+
+static STATES: LazyLock<Mutex<States>> = LazyLock::new(Mutex::default);
+
+impl RangeType {
+    pub fn of(def: RangeDef) -> RangeType {
+        let mut states = STATES.lock();
+        if let Some(known) = states.all.get(&def) {
+            return RangeType(known);
+        }
+        let state: &'static RangeDef = Box::leak(Box::new(def));
+        states.all.insert(state);
+        for number in state.oids.into_iter().chain(state.multirange_oids) {
+            states.by_number.insert(number, state);
+        }
+        RangeType(state)
+    }
+
+    pub fn def(self) -> &'static RangeDef {
+        self.0
+    }
+
+    /// Whether it is the very same state.
+    pub fn is_state(self, other: RangeType) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl PartialEq for RangeType {
+    fn eq(&self, other: &RangeType) -> bool {
+        self.0.oids == other.0.oids
+    }
+}
+
+impl Eq for RangeType {}
+
+impl Hash for RangeType {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.oids.hash(state);
+    }
+}
+
+impl fmt::Debug for RangeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "range {}", self.0.names[0])
+    }
+}
+
+/// A state of the range type with that number, of its multiranges, or of arrays of either.
+pub(super) fn state_of(number: u32) -> Option<SqlType> {
+    let found = *STATES.lock().by_number.get(&number)?;
+    let of = RangeOf::Own(RangeType(found));
+    let (range, set) = (SqlType::Range(of), SqlType::Multirange(of));
+    match number {
+        n if n == found.oids[0] => Some(range),
+        n if n == found.oids[1] => range.array(),
+        n if n == found.multirange_oids[0] => Some(set),
+        _ => set.array(),
+    }
+}
 
 /// What a range is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -11,9 +110,12 @@ pub enum RangeOf {
     Date,
     Timestamp,
     TimestampTz,
+    /// Made by a user.
+    Own(RangeType),
 }
 
 impl RangeOf {
+    /// Those that every database has.
     pub const ALL: [RangeOf; 6] = [
         RangeOf::Int4,
         RangeOf::Int8,
@@ -32,15 +134,24 @@ impl RangeOf {
             RangeOf::Date => SqlType::Date,
             RangeOf::Timestamp => SqlType::Timestamp,
             RangeOf::TimestampTz => SqlType::TimestampTz,
+            RangeOf::Own(range) => range.0.subtype,
         }
     }
 
-    /// Whether the bounds have eight bytes.
-    pub const fn is_long(self) -> bool {
-        matches!(
-            self,
-            RangeOf::Int8 | RangeOf::Timestamp | RangeOf::TimestampTz
-        )
+    /// The state of a type that a user made.
+    pub const fn own(self) -> Option<RangeType> {
+        match self {
+            RangeOf::Own(range) => Some(range),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the very same state of a type.
+    pub fn is_state(self, other: RangeOf) -> bool {
+        match (self, other) {
+            (RangeOf::Own(a), RangeOf::Own(b)) => a.is_state(b),
+            _ => self == other,
+        }
     }
 
     /// The object ids of the range type and of its arrays.
@@ -52,6 +163,7 @@ impl RangeOf {
             RangeOf::Date => [3912, 3913],
             RangeOf::Timestamp => [3908, 3909],
             RangeOf::TimestampTz => [3910, 3911],
+            RangeOf::Own(range) => range.0.oids,
         }
     }
 
@@ -64,6 +176,7 @@ impl RangeOf {
             RangeOf::Date => [4535, 6155],
             RangeOf::Timestamp => [4533, 6152],
             RangeOf::TimestampTz => [4534, 6153],
+            RangeOf::Own(range) => range.0.multirange_oids,
         }
     }
 
@@ -75,6 +188,7 @@ impl RangeOf {
             RangeOf::Date => "daterange",
             RangeOf::Timestamp => "tsrange",
             RangeOf::TimestampTz => "tstzrange",
+            RangeOf::Own(range) => range.0.names[0].as_str(),
         }
     }
 
@@ -86,6 +200,7 @@ impl RangeOf {
             RangeOf::Date => "datemultirange",
             RangeOf::Timestamp => "tsmultirange",
             RangeOf::TimestampTz => "tstzmultirange",
+            RangeOf::Own(range) => range.0.multirange_names[0].as_str(),
         }
     }
 
@@ -101,8 +216,17 @@ impl RangeOf {
             .find(|of| of.multirange_name() == name)
     }
 
-    /// The range type whose bounds are of a type.
-    pub fn of_subtype(ty: SqlType) -> Option<RangeOf> {
-        RangeOf::ALL.into_iter().find(|of| of.subtype() == ty)
+    /// The catalog's names of the ranges and of their multiranges.
+    pub const fn internal_names(self) -> [&'static str; 2] {
+        match self {
+            RangeOf::Own(range) => {
+                let def = range.0;
+                [
+                    def.internal_names[0].as_str(),
+                    def.multirange_internal_names[0].as_str(),
+                ]
+            }
+            of => [of.name(), of.multirange_name()],
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::ddl::index_class;
 use crate::dict::depend::Address;
 use crate::dict::{
     Check, Function, Index, PG_CLASS, PG_CONSTRAINT, PG_NAMESPACE, PG_POLICY, PG_PROC, PG_TRIGGER,
-    PG_TYPE, Sequence, Stage, Table,
+    PG_TYPE, Sequence, Stage, Table, UserType,
 };
 use crate::error::{Error, Result};
 use crate::types::SqlType::{
@@ -413,6 +413,44 @@ fn of_expressions(t: &Table) -> Result<Rows> {
     Ok(rows)
 }
 
+/// What a type is made of. What comes with the system is no dependence.
+fn of_type(cx: &Context, t: &UserType) -> Rows {
+    let row = |(class, object, sub): (u32, u32, i32), (of, referred): (u32, u32), kind| {
+        vec![
+            oid(class),
+            oid(object),
+            int4(sub),
+            oid(of),
+            oid(referred),
+            int4(0),
+            text(kind),
+        ]
+    };
+    let own = (PG_TYPE, t.oid, 0);
+    let made = |number: u32| {
+        let is_made = SqlType::from_oid(number).is_none();
+        is_made.then_some((PG_TYPE, number))
+    };
+    let mut rows = Rows::new();
+    let below = t.domain.iter().map(|d| d.base);
+    let below = below.chain(t.range.iter().map(|r| r.subtype));
+    rows.extend(below.filter_map(made).map(|of| row(own, of, "n")));
+    rows.extend(t.multirange_of.map(|range| row(own, (PG_TYPE, range), "i")));
+    if let Some(range) = &t.range
+        && cx.dict.function_by_oid(range.difference).is_some()
+    {
+        rows.push(row(own, (PG_PROC, range.difference), "n"));
+    }
+    if let Some(c) = &t.composite {
+        rows.push(row((PG_CLASS, c.relation, 0), (PG_TYPE, t.oid), "i"));
+        for (at, of) in (1..).zip(&c.attributes) {
+            let of = made(of.type_oid);
+            rows.extend(of.map(|of| row((PG_CLASS, c.relation, at), of, "n")));
+        }
+    }
+    rows
+}
+
 /// What a DROP .. RESTRICT is stopped by. A view depends on what it reads by its rule, whose number
 /// is the view's.
 fn stopping(cx: &Context) -> Rows {
@@ -482,10 +520,7 @@ fn stopping(cx: &Context) -> Rows {
         }
     }
     for t in cx.dict.user_types() {
-        let base = t.domain.as_ref().map(|d| d.base);
-        // What comes with the system is no dependence.
-        let base = base.filter(|base| SqlType::from_oid(*base).is_none());
-        rows.extend(base.map(|base| row((PG_TYPE, t.oid), (PG_TYPE, base, 0))));
+        rows.extend(of_type(cx, t));
         for (table, at) in cx.dict.columns_of_type(t.oid) {
             let mut uses = row((PG_CLASS, table), (PG_TYPE, t.oid, 0));
             uses[2] = int4(at + 1);

@@ -26,6 +26,12 @@ pub fn check_oid(table: u32, at: usize) -> u32 {
         .wrapping_add(at as u32)
 }
 
+/// The table and the place of the check of a number.
+pub fn check_of(oid: u32) -> Option<(u32, usize)> {
+    let place = oid.checked_sub(CHECKS_FROM)?;
+    Some((place / 64, (place % 64) as usize))
+}
+
 /// The definition of an index, or with `column` (from 1) of one of its columns. `schema` is the name
 /// of its table's, if it is to be shown.
 pub fn index(

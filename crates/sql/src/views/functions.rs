@@ -244,6 +244,10 @@ const OVER_CATALOGS: &[Function] = &[
         Ok(Datum::Int8(oid(&a[0]).into()))
     }),
     lax("format_type", (2, 2), Text, format_type),
+    strict("pg_describe_object", (3, 3), Text, |cx, a| {
+        let part = i32::try_from(integer(&a[2])).unwrap_or(-1);
+        super::described::of_object(cx, oid(&a[0]), oid(&a[1]), part)
+    }),
     strict("obj_description", (1, 2), Text, |cx, a| {
         let catalog = match a.get(1).map(string) {
             None => None,

@@ -22,6 +22,7 @@ mod counters;
 mod dba;
 pub mod definition;
 pub mod describe;
+mod described;
 mod domains;
 mod empty;
 mod everywhere;
@@ -60,7 +61,7 @@ mod triggers;
 mod types;
 mod updatable;
 mod usage;
-mod user_functions;
+pub mod user_functions;
 pub mod viewdef;
 mod zones;
 

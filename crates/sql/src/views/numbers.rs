@@ -69,6 +69,9 @@ const CATALOGS: &[(&str, u32)] = &[
     ("pg_publication_namespace", 6237),
 ];
 
+/// The first number of what is no catalog of PostgreSQL's that others name by a fixed number.
+pub const FIRST_VIEW: u32 = 12_000;
+
 /// Virtual tables by what they are asked for; made once, as they never change.
 struct Known {
     by_name: HashMap<(&'static str, &'static str), &'static VirtualTable>,
@@ -87,7 +90,7 @@ static KNOWN: LazyLock<Known> = LazyLock::new(|| {
     }
     for (at, view) in super::all().enumerate() {
         let name = (view.schema, view.name);
-        let number = known.numbers.entry(name).or_insert(12_000 + at as u32);
+        let number = known.numbers.entry(name).or_insert(FIRST_VIEW + at as u32);
         known.by_number.entry(*number).or_insert(view);
         known.by_name.entry(name).or_insert(view);
     }

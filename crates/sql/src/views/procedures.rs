@@ -243,6 +243,11 @@ pub fn missing(text: &str) -> Error {
     Error::new("42883", format!("function \"{text}\" does not exist"))
 }
 
+/// The functions of a name that there may be.
+pub fn of_name(name: &str) -> impl Iterator<Item = &'static Procedure> {
+    KNOWN.by_name.get(name).into_iter().flatten().copied()
+}
+
 /// The only function of that name.
 pub fn find(name: &str, text: &str) -> Result<u32> {
     let mut found = KNOWN.named(name);
@@ -284,7 +289,8 @@ pub fn find_with_arguments(dict: &Dict, text: &str) -> Result<u32> {
     user_functions::find_procedure(dict, &path, &types, text)
 }
 
-fn by_number(number: u32) -> Option<&'static Procedure> {
+/// A function that every database has.
+pub fn by_number(number: u32) -> Option<&'static Procedure> {
     KNOWN.numbered(number)
 }
 

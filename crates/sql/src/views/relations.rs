@@ -538,6 +538,11 @@ pub fn default_oid(table: u32, at: usize) -> u32 {
     table.wrapping_mul(64).wrapping_add(at as u32)
 }
 
+/// The relation and the place of the column whose default has a number.
+pub fn default_of_oid(oid: u32) -> (u32, usize) {
+    (oid / 64, (oid % 64) as usize)
+}
+
 fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.tables() {

@@ -14,6 +14,7 @@ use crate::dict::view::CheckOption;
 use crate::dict::{Column, Identity, Sequence};
 use crate::error::Result;
 use crate::types::SqlType::{self, Int4, Name, Varchar};
+use crate::types::ranges::RangeOf;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -467,7 +468,10 @@ fn identity<'c>(cx: &'c Context, c: &Column) -> Option<(Identity, &'c Sequence)>
 /// What the standard calls a type.
 fn kind_of(ty: SqlType) -> &'static str {
     match ty {
-        SqlType::Enum(_) | SqlType::Own(_) => "USER-DEFINED",
+        SqlType::Enum(_)
+        | SqlType::Own(_)
+        | SqlType::Range(RangeOf::Own(_))
+        | SqlType::Multirange(RangeOf::Own(_)) => "USER-DEFINED",
         SqlType::Composite(c) if c != crate::types::composite::CompositeType::any() => {
             "USER-DEFINED"
         }

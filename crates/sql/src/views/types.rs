@@ -24,6 +24,7 @@ struct Type<'a> {
     name: &'a str,
     len: i16,
     category: &'a str,
+    is_multirange: bool,
     preferred: bool,
     subscripts: u32,
     element: u32,
@@ -52,7 +53,7 @@ impl Type<'_> {
             "P" => "p",
             _ if self.domain.is_some() => "d",
             "E" => "e",
-            "R" if self.name.ends_with("multirange") => "m",
+            "R" if self.is_multirange => "m",
             "R" => "r",
             "C" => "c",
             _ => "b",
@@ -122,6 +123,7 @@ impl Type<'_> {
             name: ty.internal_name(),
             len: ty.typlen(),
             category: category(ty),
+            is_multirange: matches!(ty, SqlType::Multirange(_)),
             preferred,
             subscripts,
             element,
@@ -168,6 +170,10 @@ fn category(ty: SqlType) -> &'static str {
 pub fn align(ty: SqlType) -> &'static str {
     match ty {
         SqlType::Domain(_) => align(ty.base()),
+        SqlType::Range(of) | SqlType::Multirange(of) => match align(of.subtype()) {
+            "d" => "d",
+            _ => "i",
+        },
         ty if let Some(facts) = ty.facts() => facts.align,
         SqlType::Array(element) if align(element.ty()) == "d" => "d",
         SqlType::Bool | SqlType::InternalChar | SqlType::Name | SqlType::Uuid => "c",
@@ -262,6 +268,7 @@ pub fn rows(cx: &Context) -> Result<Rows> {
             name,
             len: -1,
             category,
+            is_multirange: false,
             preferred: false,
             subscripts: if of_element.is_some() {
                 ARRAY_SUBSCRIPTS
@@ -295,7 +302,7 @@ pub fn labels(cx: &Context) -> Result<Rows> {
 }
 
 /// `pg_range`.
-pub fn ranges(_: &Context) -> Result<Rows> {
+pub fn ranges(cx: &Context) -> Result<Rows> {
     let row = |of: RangeOf| {
         let [range, _] = of.oids();
         let [set, _] = of.multirange_oids();
@@ -306,6 +313,7 @@ pub fn ranges(_: &Context) -> Result<Rows> {
             RangeOf::Date => (3915, 3925),
             RangeOf::Timestamp => (0, 3929),
             RangeOf::TimestampTz => (0, 3930),
+            RangeOf::Own(_) => (0, 0),
         };
         let class = index_class::object_id(Method::Btree, of.subtype(), "");
         let numbers = [
@@ -319,5 +327,24 @@ pub fn ranges(_: &Context) -> Result<Rows> {
         ];
         numbers.into_iter().map(oid).collect()
     };
-    Ok(RangeOf::ALL.into_iter().map(row).collect())
+    let mut rows: Rows = RangeOf::ALL.into_iter().map(row).collect();
+    for (t, range) in cx
+        .dict
+        .user_types()
+        .filter_map(|t| Some((t, t.range.as_ref()?)))
+    {
+        let subtype = cx.dict.type_of(range.subtype);
+        let class = |ty| index_class::object_id(Method::Btree, ty, &range.class);
+        let numbers = [
+            t.oid,
+            range.subtype,
+            range.multirange,
+            range.collation,
+            subtype.map_or(0, class),
+            0,
+            range.difference,
+        ];
+        rows.push(numbers.into_iter().map(oid).collect());
+    }
+    Ok(rows)
 }

@@ -355,15 +355,23 @@ pub fn find_procedure(dict: &Dict, path: &[String], types: &[u32], text: &str) -
     }
 }
 
+/// The name of a language by its number.
+pub fn language_name(number: u32) -> Option<&'static str> {
+    let found = LANGUAGES.iter().find(|(known, ..)| *known == number);
+    found.map(|(_, name, ..)| *name)
+}
+
+/// Number, name, whether it is procedural, and whether everybody may write in it.
+const LANGUAGES: [(u32, &str, bool, bool); 5] = [
+    (12, "internal", false, false),
+    (C, "c", false, false),
+    (SQL, "sql", false, true),
+    (PLPGSQL, "plpgsql", true, true),
+    (PLSQL, "plsql", true, true),
+];
+
 /// The rows of `pg_language`.
 pub fn languages() -> Vec<Vec<Datum>> {
-    let languages = [
-        (12, "internal", false, false),
-        (C, "c", false, false),
-        (SQL, "sql", false, true),
-        (PLPGSQL, "plpgsql", true, true),
-        (PLSQL, "plsql", true, true),
-    ];
     let row = |(number, name, is_procedural, trusted): (u32, &str, bool, bool)| {
         vec![
             oid(number),
@@ -377,5 +385,5 @@ pub fn languages() -> Vec<Vec<Datum>> {
             NULL,
         ]
     };
-    languages.into_iter().map(row).collect()
+    LANGUAGES.into_iter().map(row).collect()
 }

@@ -4,6 +4,7 @@
 mod assign;
 mod change;
 mod make;
+mod moment;
 pub mod path;
 mod populate;
 mod read;
@@ -42,7 +43,11 @@ pub enum JsonFunc {
     Typeof,
     ArrayLength,
     /// What a path leads to.
-    Follow(path::Question),
+    /// `zoned`: times without a time zone are where the session is.
+    Follow {
+        question: path::Question,
+        zoned: bool,
+    },
     StripNulls,
     Pretty,
     Contains,
@@ -90,6 +95,7 @@ impl JsonFunc {
                 !of.element().unwrap_or(of).has_styles()
             }
             JsonFunc::Populate { .. } => false,
+            JsonFunc::Follow { zoned, .. } => !zoned,
             _ => true,
         }
     }
@@ -136,7 +142,9 @@ pub fn call(
         (JsonFunc::Populate { row, function }, args) => {
             populate::call(row, function, args, calls.io())?
         }
-        (JsonFunc::Follow(question), args) => path::call(question, args)?,
+        (JsonFunc::Follow { question, zoned }, args) => {
+            path::call(question, args, zoned.then(|| calls.io()))?
+        }
         (JsonFunc::Typeof, [of]) => Datum::Text(read::type_of(*of)?.to_string()),
         (JsonFunc::ArrayLength, [of]) => Datum::Int4(read::array_length(*of)?),
         (JsonFunc::StripNulls, [of]) => change::strip_nulls(*of)?,

@@ -9,13 +9,14 @@ use block::json::{Json, JsonRef, Node, View};
 use block::numeric::Numeric;
 use block::value::{Datum, DatumRef};
 
+use super::moment::{self, Moment};
 use crate::error::{Error, Result};
 use crate::expr::func::PureFunc;
-use crate::expr::{ArithOp, number, regex};
-use crate::pgtype;
+use crate::expr::{ArithOp, from_char, number, regex};
 use crate::pgtype::jsonpath::{
     self, Arithmetic, Comparison, DEEPEST, Flags, JsonPath, Method, Path, Step,
 };
+use crate::pgtype::{self, IoSettings};
 
 /// What is asked of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +48,9 @@ fn read(text: &str) -> Result<Rc<JsonPath>> {
 
 /// Answers a question; the arguments are a document, a path, and perhaps variables and whether
 /// errors are none.
-pub fn call(question: Question, args: &[DatumRef<'_>]) -> Result<Datum> {
+///
+/// `zone`: what times without a time zone are compared in with those that have one.
+pub fn call(question: Question, args: &[DatumRef<'_>], zone: Option<&IoSettings>) -> Result<Datum> {
     let [DatumRef::Json(document), DatumRef::Text(path), rest @ ..] = args else {
         return Err(Error::internal(format!("a path through {args:?}")));
     };
@@ -75,6 +78,7 @@ pub fn call(question: Question, args: &[DatumRef<'_>]) -> Result<Datum> {
         lax: !path.strict,
         ignores: !path.strict,
         throws: !silent,
+        zone,
         size: None,
     };
     answer(question, &mut follower, &path.path, silent)
@@ -146,6 +150,8 @@ fn matches(text: &str, pattern: &str, flags: Flags) -> Result<bool> {
 enum Item<'a> {
     Part(JsonRef<'a>),
     Made(Rc<Json>),
+    /// A date or time, which is its text to whoever asks for no more.
+    Moment(Rc<Moment>),
 }
 
 impl<'a> Item<'a> {
@@ -161,6 +167,15 @@ impl<'a> Item<'a> {
         match self {
             Item::Part(json) => json.view(),
             Item::Made(json) => json.borrow().view(),
+            Item::Moment(moment) => moment.text.borrow().view(),
+        }
+    }
+
+    /// What it is to steps that take it for no text.
+    fn plain(&self) -> View<'_> {
+        match self {
+            Item::Moment(_) => View::Null,
+            item => item.view(),
         }
     }
 
@@ -168,6 +183,7 @@ impl<'a> Item<'a> {
         Node::Whole(match self {
             Item::Part(json) => json.to_json(),
             Item::Made(json) => (**json).clone(),
+            Item::Moment(moment) => moment.text.clone(),
         })
     }
 
@@ -193,6 +209,7 @@ impl<'a> Item<'a> {
                 View::Object(pairs) => pairs.iter().map(|(_, v)| owned(v)).collect(),
                 _ => Vec::new(),
             },
+            Item::Moment(_) => Vec::new(),
         }
     }
 
@@ -213,6 +230,7 @@ impl<'a> Item<'a> {
                 }
                 _ => None,
             },
+            Item::Moment(_) => None,
         }
     }
 }
@@ -248,6 +266,8 @@ struct Follower<'a> {
     /// Whether what is not there is no error.
     ignores: bool,
     throws: bool,
+    /// Where times without a zone are; `None`: they are nowhere.
+    zone: Option<&'a IoSettings>,
     /// Elements of the array around a subscript.
     size: Option<usize>,
 }
@@ -382,6 +402,11 @@ impl<'a> Follower<'a> {
             }
             Step::Method(Method::Type | Method::Size) => self.plain_method(path, at, found),
             Step::Method(_) if takes_apart => self.unwrapped(path, at, found),
+            Step::DateTime(_) if takes_apart => self.unwrapped(path, at, found),
+            Step::DateTime(template) => {
+                let moment = self.moment(template.as_deref(), at)?;
+                self.go_on(path, Item::Moment(Rc::new(moment)), found)
+            }
             Step::Method(Method::KeyValue) => self.key_values(path, at, found),
             Step::Method(method) => {
                 let value = self.numeric_method(*method, at)?;
@@ -671,6 +696,9 @@ impl<'a> Follower<'a> {
 
     fn plain_method(&mut self, path: &[Step], at: &Item<'a>, found: Sink<'_, 'a>) -> Followed<End> {
         let made = match (&path[0], at.view()) {
+            (Step::Method(Method::Type), _) if let Item::Moment(moment) = at => {
+                Node::String(moment.type_name().to_string())
+            }
             (Step::Method(Method::Type), view) => Node::String(type_name(view).to_string()),
             (_, View::Array(items)) => Node::Number(number::from_i64(items.len() as i64)),
             _ if self.lax => Node::Number(number::from_i64(1)),
@@ -685,13 +713,27 @@ impl<'a> Follower<'a> {
         self.go_on(path, Item::made(made), found)
     }
 
+    fn moment(&self, template: Option<&str>, at: &Item<'a>) -> Followed<Moment> {
+        let View::String(text) = at.plain() else {
+            let message = "jsonpath item method .datetime() can only be applied to a string";
+            return self.fail("22031", message.into());
+        };
+        if let Some(template) = template {
+            from_char::check_standard(template)?;
+        }
+        Moment::read(text, template).map_err(|e| match self.throws {
+            true => Fail::Loud(e),
+            false => Fail::Quiet,
+        })
+    }
+
     fn numeric_method(&mut self, method: Method, at: &Item<'a>) -> Followed<Numeric> {
         let name = method.name();
         let rounded = |n: Numeric, mode| match n.to_bigdecimal() {
             Some(d) => Numeric::from_bigdecimal(d.with_scale_round(0, mode)),
             None => n,
         };
-        match (method, at.view()) {
+        match (method, at.plain()) {
             (Method::Double, View::Number(n)) => self.double(&n.to_string(), "numeric"),
             (Method::Double, View::String(s)) => self.double(s, "string"),
             (Method::Double, _) => self.fail(
@@ -740,7 +782,7 @@ impl<'a> Follower<'a> {
                 let (start, all) = (part.as_bytes().as_ptr() as usize, self.document.as_bytes());
                 start.saturating_sub(all.as_ptr() as usize) as i64
             }
-            Item::Made(_) => 0,
+            Item::Made(_) | Item::Moment(_) => 0,
         };
         let object = |(key, value): (&str, JsonRef<'_>)| {
             Item::made(Node::Object(vec![
@@ -785,13 +827,20 @@ impl<'a> Follower<'a> {
                 found.map(|found| !found.is_empty())
             }
             Step::Compare(how, sides) => {
-                let how = *how;
-                self.pairs(&sides[0], Some((&sides[1], true)), at, |l, r| {
-                    compared(how, l, r)
-                })?
+                let (how, zone, mut failed) = (*how, self.zone, None);
+                let truth = self.pairs(&sides[0], Some((&sides[1], true)), at, |l, r| {
+                    compared(how, l, r, zone).unwrap_or_else(|e| {
+                        failed.get_or_insert(e);
+                        None
+                    })
+                })?;
+                if let Some(e) = failed {
+                    return Err(Fail::Loud(e));
+                }
+                truth
             }
             Step::StartsWith(sides) => {
-                let starts = |l: View<'_>, r: View<'_>| match (l, r) {
+                let starts = |l: &Item<'_>, r: &Item<'_>| match (l.plain(), r.plain()) {
                     (View::String(all), View::String(start)) => Some(all.starts_with(start)),
                     _ => None,
                 };
@@ -799,7 +848,7 @@ impl<'a> Follower<'a> {
             }
             Step::LikeRegex { of, pattern, flags } => {
                 let mut failed = None;
-                let like = |l: View<'_>, _: View<'_>| match l {
+                let like = |l: &Item<'_>, _: &Item<'_>| match l.plain() {
                     View::String(s) => match matches(s, pattern, *flags) {
                         Ok(found) => Some(found),
                         Err(e) => {
@@ -829,7 +878,7 @@ impl<'a> Follower<'a> {
         left: &[Step],
         right: Option<(&Path, bool)>,
         at: &Item<'a>,
-        mut holds: impl FnMut(View<'_>, View<'_>) -> Option<bool>,
+        mut holds: impl FnMut(&Item<'a>, &Item<'a>) -> Option<bool>,
     ) -> Followed<Option<bool>> {
         let Some(lefts) = self.quietly(|f| f.values(left, at))? else {
             return Ok(None);
@@ -852,7 +901,7 @@ impl<'a> Follower<'a> {
         let (mut found, mut unknown) = (false, false);
         for l in &lefts {
             for r in &rights {
-                match holds(l.view(), r.view()) {
+                match holds(l, r) {
                     None if !self.lax => return Ok(None),
                     None => unknown = true,
                     Some(true) if self.lax => return Ok(Some(true)),
@@ -880,7 +929,25 @@ fn type_name(view: View<'_>) -> &'static str {
     }
 }
 
-fn compared(how: Comparison, left: View<'_>, right: View<'_>) -> Option<bool> {
+fn compared(
+    how: Comparison,
+    left: &Item<'_>,
+    right: &Item<'_>,
+    zone: Option<&IoSettings>,
+) -> Result<Option<bool>> {
+    let order = match (left, right) {
+        (Item::Moment(l), Item::Moment(r)) => moment::compared(l, r, zone)?,
+        (Item::Moment(_), other) | (other, Item::Moment(_)) => {
+            // NULL is no other value.
+            let is_null = matches!(other.view(), View::Null);
+            return Ok(is_null.then_some(how == Comparison::NotEqual));
+        }
+        (left, right) => return Ok(compared_views(how, left.view(), right.view())),
+    };
+    Ok(order.map(|order| holds(how, order)))
+}
+
+fn compared_views(how: Comparison, left: View<'_>, right: View<'_>) -> Option<bool> {
     let order = match (left, right) {
         (View::Null, View::Null) => Ordering::Equal,
         (View::Bool(l), View::Bool(r)) => l.cmp(&r),
@@ -890,12 +957,16 @@ fn compared(how: Comparison, left: View<'_>, right: View<'_>) -> Option<bool> {
         (View::Null, _) | (_, View::Null) => return Some(how == Comparison::NotEqual),
         _ => return None,
     };
-    Some(match how {
+    Some(holds(how, order))
+}
+
+fn holds(how: Comparison, order: Ordering) -> bool {
+    match how {
         Comparison::Equal => order.is_eq(),
         Comparison::NotEqual => order.is_ne(),
         Comparison::Less => order.is_lt(),
         Comparison::Greater => order.is_gt(),
         Comparison::LessOrEqual => order.is_le(),
         Comparison::GreaterOrEqual => order.is_ge(),
-    })
+    }
 }

@@ -68,6 +68,8 @@ pub enum Step {
     },
     Filter(Path),
     Method(Method),
+    /// The method `datetime`, and its template.
+    DateTime(Option<String>),
 }
 
 /// A level of `**` that is the deepest.
@@ -331,6 +333,13 @@ fn write_step(step: &Step, brackets: bool, in_key: bool, out: &mut String) {
             }
         }
         Step::Method(method) => out.push_str(&format!(".{}()", method.name())),
+        Step::DateTime(template) => {
+            out.push_str(".datetime(");
+            if let Some(template) = template {
+                string(template, out);
+            }
+            out.push(')');
+        }
     }
 }
 

@@ -609,7 +609,16 @@ impl Parser {
     fn method(&mut self, name: &str) -> Result<Step> {
         let name = name.to_lowercase();
         if name == "datetime" {
-            return Err(Error::unsupported("jsonpath item method .datetime()"));
+            self.expect("(")?;
+            let template = match self.peek().cloned() {
+                Some(Token::String(template)) => {
+                    self.at += 1;
+                    Some(template)
+                }
+                _ => None,
+            };
+            self.expect(")")?;
+            return Ok(Step::DateTime(template));
         }
         let all = [
             Method::Type,

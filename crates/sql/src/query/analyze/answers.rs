@@ -32,6 +32,13 @@ const QUERIES: &[(&str, &str)] = &[
          where asked.of::oid = 1663",
     ),
     (
+        "pg_sequence_parameters",
+        "select s.seqstart as start_value, s.seqmin as minimum_value, s.seqmax as maximum_value, \
+         s.seqincrement as increment, s.seqcycle as cycle_option, s.seqcache as cache_size, \
+         s.seqtypid as data_type from (select 0 as of) as asked, pg_catalog.pg_sequence as s \
+         where s.seqrelid = asked.of::oid",
+    ),
+    (
         PROGRESS,
         "select p.pid, p.datid, p.relid, p.param1, p.param2, p.param3, p.param4, p.param5, \
          p.param6, p.param7, p.param8, p.param9, p.param10, p.param11, p.param12, p.param13, \

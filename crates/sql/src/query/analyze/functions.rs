@@ -251,7 +251,11 @@ impl Analyzer<'_> {
             let binder = clause.binder();
             // Its rows are the elements of an array.
             let items = binder.path_arguments(args)?;
-            let items = binder.call("jsonb_path_query_array", items)?;
+            let all = match name.ends_with("_tz") {
+                true => "jsonb_path_query_array_tz",
+                false => "jsonb_path_query_array",
+            };
+            let items = binder.call(all, items)?;
             return Ok(Series {
                 of: SeriesOf::Json(JsonSeries::Elements { text: false }),
                 args: vec![items.expr],
