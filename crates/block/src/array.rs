@@ -78,9 +78,7 @@ impl<'a> ArrayRef<'a> {
     pub fn from_bytes(bytes: &'a [u8]) -> Result<ArrayRef<'a>> {
         let corrupt = || BlockError::corrupt("an array is damaged");
         let head = bytes.first_chunk::<HEAD>().ok_or_else(corrupt)?;
-        ColType::from_u8(head[0])
-            .filter(|t| *t != ColType::Array)
-            .ok_or_else(corrupt)?;
+        let element = ColType::from_u8(head[0]).ok_or_else(corrupt)?;
         let dimensions = usize::from(head[1]);
         if dimensions > MAX_DIMENSIONS || bytes.len() < HEAD + dimensions * DIMENSION {
             return Err(corrupt());
@@ -101,7 +99,11 @@ impl<'a> ArrayRef<'a> {
         }
         let mut values = array.reader();
         for _ in 0..count {
-            values.next_checked()?;
+            // Elements may be arrays whose own elements are none: bytes cannot nest further.
+            match element {
+                ColType::Array => values.next_array()?,
+                _ => values.next_checked().map(drop)?,
+            }
         }
         match values.rest.is_empty() {
             true => Ok(array),
@@ -191,6 +193,17 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
+    /// Checks the next element, an array whose elements are no arrays in turn: a multirange is one
+    /// of rows.
+    fn next_array(&mut self) -> Result<()> {
+        let mut ahead = self.rest;
+        let is_null = self.bitmap[self.next / 8] >> (self.next % 8) & 1 == 1;
+        if !is_null && row::take_variable(&mut ahead)?.first() == Some(&(ColType::Array as u8)) {
+            return Err(BlockError::corrupt("an array is damaged"));
+        }
+        self.next_checked().map(drop)
+    }
+
     fn next_checked(&mut self) -> Result<DatumRef<'a>> {
         let i = self.next;
         self.next += 1;
@@ -214,6 +227,18 @@ mod tests {
             let read = ArrayRef::from_bytes(array.as_bytes()).unwrap();
             prop_assert_eq!(read.count(), values.len());
             prop_assert_eq!(read.values().map(|v| v.to_datum()).collect::<Vec<_>>(), values);
+        }
+
+        #[test]
+        fn arrays_of_arrays_read_back(lengths in proptest::collection::vec(proptest::option::of(0..4usize), 0..9)) {
+            let inner = |n| Datum::Array(Array::of(ColType::Int4, &vec![Datum::Int4(7); n]));
+            let values: Vec<Datum> = lengths.into_iter().map(|n| n.map_or(Datum::Null, inner)).collect();
+            let array = Array::of(ColType::Array, &values);
+            let read = ArrayRef::from_bytes(array.as_bytes()).unwrap();
+            prop_assert_eq!(read.values().map(|v| v.to_datum()).collect::<Vec<_>>(), values.clone());
+            // They nest once, however deep damaged bytes go.
+            let deeper = Array::of(ColType::Array, &[Datum::Array(array)]);
+            prop_assert!(ArrayRef::from_bytes(deeper.as_bytes()).is_err());
         }
 
         #[test]

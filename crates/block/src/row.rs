@@ -168,7 +168,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N]> {
 }
 
 #[inline]
-fn take_variable<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8]> {
+pub(crate) fn take_variable<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8]> {
     let [first] = take(rest)?;
     let len = match usize::from(first) {
         LONG => u32::from_le_bytes(take(rest)?) as usize,
