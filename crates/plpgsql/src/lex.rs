@@ -226,7 +226,10 @@ impl Scanner<'_> {
                     said.push(b'\'');
                     at += 2;
                 }
-                Some(b'\'') => break,
+                Some(b'\'') => match self.continuation(at + 1) {
+                    Some(next) => at = next,
+                    None => break,
+                },
                 Some(b'\\') if escapes => {
                     let escaped = self.bytes.get(at + 1).copied().unwrap_or(b'\\');
                     said.push(match escaped {
@@ -247,6 +250,25 @@ impl Scanner<'_> {
             Kind::Text(String::from_utf8_lossy(&said).into_owned()),
             at + 1,
         ))
+    }
+
+    /// Where a string goes on that has ended here: behind the quote of another one that only blanks
+    /// with a line's end among them, and comments of lines, stand before.
+    fn continuation(&self, from: usize) -> Option<usize> {
+        let (mut at, mut has_line_end) = (from, false);
+        loop {
+            match self.bytes.get(at)? {
+                b'\n' | b'\r' => has_line_end = true,
+                b if b.is_ascii_whitespace() => {}
+                b'-' if self.bytes.get(at + 1) == Some(&b'-') => {
+                    at = self.while_at(at, |b| b != b'\n' && b != b'\r');
+                    continue;
+                }
+                b'\'' if has_line_end => return Some(at + 1),
+                _ => return None,
+            }
+            at += 1;
+        }
     }
 
     fn quoted_name(&self) -> Result<(Kind, usize), Error> {
@@ -319,6 +341,15 @@ mod tests {
     fn lines_are_counted_through_strings() {
         let found = tokens("'a\nb'\nc").expect("it can be cut");
         assert_eq!(found[1].line, 3);
+    }
+
+    #[test]
+    fn a_string_goes_on_in_the_next_line() {
+        let text = |said: &str| Kind::Text(said.into());
+        assert_eq!(kinds("'a' -- x\n 'b''' \n'c'"), [text("ab'c")]);
+        assert_eq!(kinds("E'a'\n'\\tb'"), [text("a\tb")]);
+        assert_eq!(kinds("'a' 'b'"), [text("a"), text("b")]);
+        assert_eq!(kinds("'a' -- 'b'"), [text("a")]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod lex;
 mod parse;
 pub mod tree;
 
-pub use parse::{Body, numbered_parameters, parse, parse_oracle, rows_renamed};
+pub use parse::{Body, Conflict, numbered_parameters, parse, parse_oracle, rows_renamed};
 
 /// What is wrong with a body.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,10 @@ import time
 import urllib.request
 
 # These ask what a view of an extension has.
-ABSENT = ["stat_statements", "buffercache_summary", "xlog_location"]
+ABSENT = ["buffercache_summary", "xlog_location"]
+# That of statements calls the extension's function.
+extension = "create extension if not exists pg_stat_statements"
+subprocess.run(["psql", "-XAtqc", extension], check=True)
 
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
@@ -20,7 +23,7 @@ collectors = re.findall(r"--\[no-\]collector\.(\w+)", help_text.stdout + help_te
 collectors = [name for name in dict.fromkeys(collectors) if name not in ABSENT]
 where = "host={PGHOST} port={PGPORT} user={PGUSER} dbname={PGDATABASE} sslmode=disable"
 env = os.environ | {"DATA_SOURCE_NAME": where.format(**os.environ)}
-options = [f"--collector.{name}" for name in collectors if not name.startswith("stat_statements")]
+options = [f"--collector.{name}" for name in collectors]
 options += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
 exporter = subprocess.Popen([program, *options], env=env, stderr=subprocess.PIPE, text=True)
 

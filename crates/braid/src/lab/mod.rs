@@ -86,6 +86,9 @@ fn account(bench: &Bench, report: &mut Report) {
     let percent = 100.0 * times.unaccounted as f64 / (times.db_time as f64).max(1.0);
     report.figure("db_time_s", seconds(times.db_time));
     report.figure("unaccounted_s", seconds(times.unaccounted));
+    report.figure("cpu_s", seconds(times.processor));
+    report.figure("waits_s", seconds(times.waits));
+    report.figure("runnable_s", seconds(times.runnable));
     report.text(format!(
         "Time of all sessions: {:.1} s, of which {:.1} s on a processor, {:.1} s in waits, {:.1} s \
          runnable without a processor; {percent:.1} % is in none of these.",

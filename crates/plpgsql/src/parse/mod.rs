@@ -19,6 +19,8 @@ pub struct Body {
     pub block: Block,
     /// How many pieces of SQL are in it.
     pub pieces: usize,
+    /// What it says of names that are a variable's and a column's.
+    pub conflict: Option<Conflict>,
     /// What stands behind the END of one in Oracle's form, which is the name of what it is made
     /// for.
     pub end_name: Option<String>,
@@ -50,10 +52,7 @@ fn whole(text: &str, oracle: bool) -> Result<Body, Error> {
         exceptions_ever: 0,
         depth: 0,
     };
-    // Options of the compiler, which are given as words of their own.
-    if parser.peek().is_some_and(|t| t.is_sign("#")) {
-        return Err(parser.unsupported("compiler options of PL/pgSQL"));
-    }
+    let conflict = parser.options()?;
     let label = parser.label()?;
     let declares = oracle && label.is_none() && !parser.is("declare") && !parser.is("begin");
     let block = parser.block(label, declares)?;
@@ -67,9 +66,20 @@ fn whole(text: &str, oracle: bool) -> Result<Body, Error> {
         None => Ok(Body {
             block,
             pieces: parser.pieces,
+            conflict,
             end_name,
         }),
     }
+}
+
+/// What a name means that is a variable's and a column's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Conflict {
+    /// The name is ambiguous, which is an error.
+    #[default]
+    Error,
+    Variable,
+    Column,
 }
 
 pub(super) struct Parser<'b> {
@@ -90,6 +100,31 @@ pub(super) struct Parser<'b> {
 }
 
 impl<'b> Parser<'b> {
+    /// The options of the compiler at the head of a body. `dump` is for those who work on
+    /// PostgreSQL: what it writes goes nowhere.
+    fn options(&mut self) -> Result<Option<Conflict>, Error> {
+        let mut conflict = None;
+        while self.accept_sign("#") {
+            if self.accept("option") {
+                self.expect("dump")?;
+            } else if self.accept("print_strict_params") {
+                if self.is("on") {
+                    return Err(self.unsupported("#print_strict_params"));
+                }
+                self.expect("off")?;
+            } else {
+                self.expect("variable_conflict")?;
+                conflict = Some(match () {
+                    () if self.accept("error") => Conflict::Error,
+                    () if self.accept("use_variable") => Conflict::Variable,
+                    () if self.accept("use_column") => Conflict::Column,
+                    () => return Err(self.unexpected()),
+                });
+            }
+        }
+        Ok(conflict)
+    }
+
     fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at)
     }

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use block::value::Datum;
+use plpgsql::Conflict;
 use sqlparser::ast;
 
 use super::sight::{Variable, Variables};
@@ -91,8 +92,8 @@ impl Variables for Arguments {
         }))
     }
 
-    fn columns_first(&self) -> bool {
-        true
+    fn conflict(&self) -> Conflict {
+        Conflict::Column
     }
 }
 

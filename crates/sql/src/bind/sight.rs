@@ -6,6 +6,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use plpgsql::Conflict;
+
 use super::inline::Inlining;
 use super::{ParamTypes, TypeNames, Typed};
 use crate::collate::Derived;
@@ -19,8 +21,8 @@ pub trait Variables: fmt::Debug {
     /// The variable that a name, with what stands before its points, leads to; `$1` too.
     fn find(&self, path: &[String]) -> Result<Option<Variable>>;
 
-    /// Whether a column hides a variable of its name. If not, the name is ambiguous.
-    fn columns_first(&self) -> bool;
+    /// What a name means that is a variable's and a column's.
+    fn conflict(&self) -> Conflict;
 }
 
 /// A variable as a parameter of the piece.
@@ -194,9 +196,12 @@ impl ParamTypes {
             return column;
         };
         match column {
-            Ok(found) if variables.columns_first() => Ok(found),
+            Ok(found) if variables.conflict() == Conflict::Column => Ok(found),
             // A function without parentheses is no column.
             Ok(found) if !matches!(found.expr, Expr::Column(_)) => Ok(found),
+            Ok(found) if variables.conflict() == Conflict::Variable => {
+                Ok(self.variable(path)?.unwrap_or(found))
+            }
             Ok(found) => match variables.find(path)? {
                 None => Ok(found),
                 Some(_) => {

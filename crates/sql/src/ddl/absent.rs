@@ -42,15 +42,14 @@ fn rule(core: &mut Core, name: &str, relation: &Qualified, if_exists: bool) -> R
         let hint = format!("You can drop view {view} instead.");
         return Err(Error::new("2BP01", message).hint(hint));
     }
-    let message = format!(
-        "rule \"{name}\" for relation \"{}\" does not exist",
-        relation.name
-    );
+    let message =
+        |relation: &str| format!("rule \"{name}\" for relation \"{relation}\" does not exist");
     if if_exists {
-        core.notice("NOTICE", "00000", format!("{message}, skipping"));
+        let skipping = format!("{}, skipping", message(&relation.to_string()));
+        core.notice("NOTICE", "00000", skipping);
         return Ok(());
     }
-    Err(Error::new("42704", message))
+    Err(Error::new("42704", message(&relation.name)))
 }
 
 fn foreign_table(core: &mut Core, name: &Qualified, if_exists: bool) -> Result<()> {

@@ -289,7 +289,9 @@ fn parameters(core: &mut Core, new: &CreateFunction) -> Result<Vec<Parameter>> {
     for (at, parameter) in new.parameters.iter().enumerate() {
         let Written { mode, name, .. } = parameter;
         // A name may stand for an input and an output of the same function in SQL only.
-        let same = |p: &Parameter| p.name == *name && shares(p.mode, *mode);
+        let is_sql = |l: &str| l.eq_ignore_ascii_case("sql");
+        let is_sql = new.language.as_deref().is_some_and(is_sql);
+        let same = |p: &Parameter| p.name == *name && (!is_sql || shares(p.mode, *mode));
         if !name.is_empty() && list.iter().any(same) {
             let message = format!("parameter name \"{name}\" used more than once");
             return Err(Error::new("42P13", message));
@@ -350,10 +352,7 @@ fn check_settled(arguments: &[Argument], result: u32, parameters: &[Parameter]) 
 
 /// Whether two parameters of these modes need different names.
 fn shares(a: Mode, b: Mode) -> bool {
-    a.is_input() && b.is_input()
-        || a.is_output() && b.is_output()
-        || a == Mode::Table
-        || b == Mode::Table
+    a.is_input() && b.is_input() || a.is_output() && b.is_output()
 }
 
 /// The type of the result, and the table whose rows it is, if it is that.

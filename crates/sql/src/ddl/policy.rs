@@ -250,10 +250,7 @@ fn drop(core: &mut Core, policy: &PolicyName, if_exists: bool) -> Result<()> {
         if !if_exists {
             return Err(missing(name, &table.name));
         }
-        let message = format!(
-            "policy \"{name}\" for relation \"{}\" does not exist, skipping",
-            table.name
-        );
+        let message = format!("policy \"{name}\" for relation \"{on}\" does not exist, skipping");
         core.notice("NOTICE", "00000", message);
         return Ok(());
     };

@@ -348,10 +348,8 @@ pub fn drop(core: &mut Core, name: &str, on: &Qualified, if_exists: bool) -> Res
     };
     let Some(at) = table.trigger(name) else {
         if if_exists {
-            let message = format!(
-                "trigger \"{name}\" for relation \"{}\" does not exist, skipping",
-                table.name
-            );
+            let message =
+                format!("trigger \"{name}\" for relation \"{on}\" does not exist, skipping");
             core.notice("NOTICE", "00000", message);
             return Ok(tag);
         }

@@ -56,6 +56,15 @@ pub const ALL: &[Available] = &[
         "data type for storing sets of (key, value) pairs",
         include_str!("hstore.sql"),
     ),
+    Available {
+        trusted: false,
+        ..available(
+            "pg_stat_statements",
+            "1.10",
+            "track planning and execution statistics of all SQL statements executed",
+            include_str!("pg_stat_statements.sql"),
+        )
+    },
     available(
         "pg_trgm",
         "1.6",

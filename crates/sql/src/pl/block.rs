@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::block::value::Datum;
+use plpgsql::Conflict;
 use plpgsql::tree::{Block, Declaration, Declared, Handler, Statement, TypeName};
 
 use super::body::Code;
@@ -47,7 +48,8 @@ pub struct Interpreter<'b, 'c> {
     pub raised: Option<u32>,
     /// It may not write, as it is said not to be volatile.
     pub read_only: bool,
-    pub columns_first: bool,
+    /// What names mean that are a variable's and a column's.
+    pub conflict: Conflict,
     /// The cursors that are in sight with their queries.
     pub cursors: Vec<Bound<'b>>,
     /// Room for the values that an expression takes from slots.
@@ -127,7 +129,11 @@ impl<'b, 'c> Interpreter<'b, 'c> {
             told: None,
             raised: None,
             read_only: false,
-            columns_first: code.oracle,
+            conflict: match code.body.as_ref().and_then(|body| body.conflict) {
+                Some(conflict) => conflict,
+                None if code.oracle => Conflict::Column,
+                None => Conflict::Error,
+            },
             cursors: Vec::new(),
             spare: Vec::new(),
             fired: None,

@@ -185,7 +185,7 @@ impl<'b> Interpreter<'b, '_> {
         let planned = match known {
             Some(known) if self.fits(&known)? => known,
             _ => {
-                let sight = (&levels[..], &self.slots[..], self.columns_first);
+                let sight = (&levels[..], &self.slots[..], self.conflict);
                 let made = plan_text(self.core, sight, &query.text, As::Statement, None)?;
                 let made = Arc::new(made);
                 self.code.plans[query.id].store(Some(made.clone()));

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::block::value::{Datum, DatumRef};
+use plpgsql::Conflict;
 
 use super::body::Code;
 use super::piece::Planned;
@@ -135,12 +136,15 @@ fn plan(core: &mut Core, text: &str, function: &Arc<Function>) -> Result<Planned
         Command::Utility(utility) => {
             let dict = core.dict();
             let nested = Nested::utility(text, *utility, &dict);
-            return Ok(Planned::of_statement(nested, &Seen::new(&[], &[], true)));
+            return Ok(Planned::of_statement(
+                nested,
+                &Seen::new(&[], &[], Conflict::Column),
+            ));
         }
         Command::Empty => return Err(Error::internal("a statement of nothing")),
     };
     let slots: Vec<Slot> = slots(core, function, None);
-    let seen = Rc::new(Seen::new(&[level(function)], &slots, true));
+    let seen = Rc::new(Seen::new(&[level(function)], &slots, Conflict::Column));
     let sight = seen.clone();
     let params = move |dict: &crate::dict::Dict| {
         let params = ParamTypes::none(dict);

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::block::value::Datum;
+use plpgsql::Conflict;
 use plpgsql::tree::Sql;
 
 use super::block::Interpreter;
@@ -149,7 +150,7 @@ impl Interpreter<'_, '_> {
     }
 
     fn plan(&mut self, sql: &Sql, how: As, to: Option<(SqlType, i32)>) -> Result<Planned> {
-        let sight = (&self.levels[..], &self.slots[..], self.columns_first);
+        let sight = (&self.levels[..], &self.slots[..], self.conflict);
         plan_text(self.core, sight, &sql.text, how, to)
     }
 
@@ -233,7 +234,7 @@ impl Interpreter<'_, '_> {
 /// Plans a text that sees slots by their names.
 pub fn plan_text(
     core: &mut Core,
-    (levels, slots, columns_first): (&[Level<'_>], &[Slot], bool),
+    (levels, slots, conflict): (&[Level<'_>], &[Slot], Conflict),
     sql: &str,
     how: As,
     to: Option<(SqlType, i32)>,
@@ -252,11 +253,14 @@ pub fn plan_text(
         Command::Utility(utility) => {
             let dict = core.dict();
             let nested = Nested::utility(&text, *utility, &dict);
-            return Ok(Planned::of_statement(nested, &Seen::new(&[], &[], false)));
+            return Ok(Planned::of_statement(
+                nested,
+                &Seen::new(&[], &[], conflict),
+            ));
         }
         Command::Empty => return Err(Error::new("42601", "missing expression")),
     };
-    let seen = Rc::new(Seen::new(levels, slots, columns_first));
+    let seen = Rc::new(Seen::new(levels, slots, conflict));
     let sight = seen.clone();
     let params = move |dict: &crate::dict::Dict| {
         ParamTypes::default()

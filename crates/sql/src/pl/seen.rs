@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use plpgsql::Conflict;
+
 use super::value::{Field, Input, Shape, Slot};
 use crate::bind::sight::{Variable, Variables};
 use crate::error::{Error, Result};
@@ -108,11 +110,11 @@ pub struct Seen {
     levels: Vec<KeptLevel>,
     kinds: Vec<Kind>,
     inputs: RefCell<Vec<Input>>,
-    columns_first: bool,
+    conflict: Conflict,
 }
 
 impl Seen {
-    pub fn new(levels: &[Level<'_>], slots: &[Slot], columns_first: bool) -> Seen {
+    pub fn new(levels: &[Level<'_>], slots: &[Slot], conflict: Conflict) -> Seen {
         let level = |l: &Level<'_>| {
             let names = l.names.iter().map(|(n, slot)| (n.to_string(), *slot));
             KeptLevel {
@@ -124,7 +126,7 @@ impl Seen {
             levels: levels.iter().map(level).collect(),
             kinds: slots.iter().map(Kind::of).collect(),
             inputs: RefCell::default(),
-            columns_first,
+            conflict,
         }
     }
 
@@ -199,8 +201,8 @@ impl Variables for Seen {
         }
     }
 
-    fn columns_first(&self) -> bool {
-        self.columns_first
+    fn conflict(&self) -> Conflict {
+        self.conflict
     }
 }
 

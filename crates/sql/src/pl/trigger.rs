@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::block::array::Dimension;
 use ::block::value::{Datum, DatumRef};
+use plpgsql::Conflict;
 
 use super::block::{At, Interpreter};
 use super::control::Flow;
@@ -276,7 +277,13 @@ fn condition(core: &mut Core, text: &str, slots: &[Slot]) -> Result<super::piece
         names: vec![("new", NEW), ("old", OLD)],
     };
     let to = Some((SqlType::Bool, -1));
-    plan_text(core, (&[level], slots, false), text, As::Expression, to)
+    plan_text(
+        core,
+        (&[level], slots, Conflict::Error),
+        text,
+        As::Expression,
+        to,
+    )
 }
 
 /// A generated column of NEW that a condition names.

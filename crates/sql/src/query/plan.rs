@@ -301,6 +301,8 @@ pub struct ViewScan {
     pub lookup: Option<Lookup>,
     /// Where the number of the view goes.
     pub tableoid: Option<Register>,
+    /// Where the number of the row's version goes.
+    pub xmin: Option<Register>,
     pub alias: String,
     pub columns: Vec<(usize, Register)>,
 }

@@ -417,9 +417,9 @@ impl Settings {
         true
     }
 
-    /// All parameters, for SHOW ALL and pg_settings.
+    /// All parameters with their values in their own units, for SHOW ALL and pg_settings.
     pub fn all(&self) -> impl Iterator<Item = (&'static Param, String)> + '_ {
-        params::PARAMS.iter().map(|p| (p, p.show(&self.value(p))))
+        params::PARAMS.iter().map(|p| (p, self.value(p)))
     }
 
     /// Parameters of which clients are told, with values that this client has not been told yet.

@@ -399,7 +399,7 @@ impl SqlSession {
             return Ok(self
                 .core
                 .seen_settings()
-                .map(|(p, v)| vec![text(p.name), text(&v), text(p.description)])
+                .map(|(p, v)| vec![text(p.name), text(&p.show(&v)), text(p.description)])
                 .collect());
         }
         let value = self.core.show(name)?;

@@ -304,7 +304,8 @@ fn dependencies(cx: &Context) -> Result<Rows> {
     };
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
-        rows.extend(t.indexes.iter().map(|i| {
+        let plain = t.indexes.iter().filter(|i| i.constraint == 0);
+        rows.extend(plain.map(|i| {
             let columns = i.keys.iter().filter(|k| !k.is_expression());
             let first = columns.map(|k| k.column + 1).next();
             row(i.oid, t.oid, first.unwrap_or(0), "a")
@@ -312,6 +313,7 @@ fn dependencies(cx: &Context) -> Result<Rows> {
     }
     for t in cx.dict.tables() {
         rows.extend(of_expressions(t)?);
+        rows.extend(of_keys(t));
     }
     for s in cx.dict.sequences() {
         if let Some((table, column)) = s.owner {
@@ -346,6 +348,41 @@ fn trigger_body(cx: &Context, f: &Function) -> Option<Vec<Datum>> {
         int4(0),
         text("i"),
     ])
+}
+
+/// What keys are made of: an index goes with its constraint, that with its columns, and a foreign
+/// key stops the drop of what it refers to.
+fn of_keys(t: &Table) -> Rows {
+    let row = |(class, object): (u32, u32), (of, number, sub): (u32, u32, usize), kind: &str| {
+        vec![
+            oid(class),
+            oid(object),
+            int4(0),
+            oid(of),
+            oid(number),
+            int4(sub),
+            text(kind),
+        ]
+    };
+    let mut rows = Rows::new();
+    for i in t.indexes.iter().filter(|i| i.constraint != 0) {
+        let key = (PG_CONSTRAINT, i.constraint);
+        rows.push(row((PG_CLASS, i.oid), (key.0, key.1, 0), "i"));
+        let columns = i
+            .keys
+            .iter()
+            .map(|k| k.column)
+            .chain(i.included.iter().copied());
+        rows.extend(columns.map(|c| row(key, (PG_CLASS, t.oid, c + 1), "a")));
+    }
+    for k in &t.foreign_keys {
+        let key = (PG_CONSTRAINT, k.oid);
+        let own = k.columns.iter().map(|c| (t.oid, c + 1, "a"));
+        let parents = k.parent_columns.iter().map(|c| (k.parent, c + 1, "n"));
+        let all = own.chain(parents).chain([(k.index, 0, "n")]);
+        rows.extend(all.map(|(oid, sub, kind)| row(key, (PG_CLASS, oid, sub), kind)));
+    }
+    rows
 }
 
 /// The columns that checks and generated columns of a table are made of.

@@ -110,27 +110,37 @@ pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_settings",
-        columns: &[
-            ("name", Text),
-            ("setting", Text),
-            ("unit", Text),
-            ("category", Text),
-            ("short_desc", Text),
-            ("extra_desc", Text),
-            ("context", Text),
-            ("vartype", Text),
-            ("source", Text),
-            ("min_val", Text),
-            ("max_val", Text),
-            ("enumvals", SqlType::TEXTS),
-            ("boot_val", Text),
-            ("reset_val", Text),
-            ("sourcefile", Text),
-            ("sourceline", Int4),
-            ("pending_restart", Bool),
-        ],
+        columns: SETTINGS,
         rows: Here(settings),
     },
+];
+
+/// Tables that functions give, under the functions' names.
+pub const FUNCTIONS: &[VirtualTable] = &[VirtualTable {
+    schema: super::FUNCTIONS,
+    name: "pg_show_all_settings",
+    columns: SETTINGS,
+    rows: Here(settings),
+}];
+
+const SETTINGS: &super::codec::Columns = &[
+    ("name", Text),
+    ("setting", Text),
+    ("unit", Text),
+    ("category", Text),
+    ("short_desc", Text),
+    ("extra_desc", Text),
+    ("context", Text),
+    ("vartype", Text),
+    ("source", Text),
+    ("min_val", Text),
+    ("max_val", Text),
+    ("enumvals", SqlType::TEXTS),
+    ("boot_val", Text),
+    ("reset_val", Text),
+    ("sourcefile", Text),
+    ("sourceline", Int4),
+    ("pending_restart", Bool),
 ];
 
 fn locks(cx: &Context) -> Result<Rows> {

@@ -300,7 +300,8 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
 pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
     let schema = schema.unwrap_or("pg_catalog");
     if schema == FUNCTIONS {
-        let mut all = keywords::VIEWS.iter().chain(files::VIEWS);
+        let own = [keywords::VIEWS, files::VIEWS, instance::FUNCTIONS];
+        let mut all = own.into_iter().flatten();
         return all.find(|v| v.name == name);
     }
     numbers::view_named(schema, name)

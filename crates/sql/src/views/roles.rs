@@ -64,15 +64,15 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_roles",
         columns: ROLE_COLUMNS,
-        rows: Here(|cx| Ok(roles(cx, &hidden))),
+        rows: Here(|cx| Ok(roles(cx))),
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_authid",
-        columns: ROLE_COLUMNS,
+        columns: AUTHID_COLUMNS,
         rows: Here(|cx| {
             superusers_only(cx, "table pg_authid")?;
-            Ok(roles(cx, &shown))
+            Ok(authids(cx))
         }),
     },
     VirtualTable {
@@ -112,7 +112,7 @@ pub const VIEWS: &[VirtualTable] = &[
     },
 ];
 
-const ROLE_COLUMNS: &[(&str, SqlType)] = &[
+const AUTHID_COLUMNS: &[(&str, SqlType)] = &[
     ("oid", Oid),
     ("rolname", Name),
     ("rolsuper", Bool),
@@ -125,7 +125,22 @@ const ROLE_COLUMNS: &[(&str, SqlType)] = &[
     ("rolconnlimit", Int4),
     ("rolpassword", Text),
     ("rolvaliduntil", TimestampTz),
+];
+
+const ROLE_COLUMNS: &[(&str, SqlType)] = &[
+    ("rolname", Name),
+    ("rolsuper", Bool),
+    ("rolinherit", Bool),
+    ("rolcreaterole", Bool),
+    ("rolcreatedb", Bool),
+    ("rolcanlogin", Bool),
+    ("rolreplication", Bool),
+    ("rolconnlimit", Int4),
+    ("rolpassword", Text),
+    ("rolvaliduntil", TimestampTz),
+    ("rolbypassrls", Bool),
     ("rolconfig", SqlType::TEXTS),
+    ("oid", Oid),
 ];
 
 const USER_COLUMNS: &[(&str, SqlType)] = &[
@@ -166,7 +181,7 @@ fn sorted(cx: &Context) -> Vec<&Role> {
     all
 }
 
-fn roles(cx: &Context, password: &dyn Fn(&Role) -> Datum) -> Rows {
+fn authids(cx: &Context) -> Rows {
     let row = |r: &Role| {
         vec![
             oid(r.oid),
@@ -179,9 +194,29 @@ fn roles(cx: &Context, password: &dyn Fn(&Role) -> Datum) -> Rows {
             bool(r.replication),
             bool(r.bypass_rls),
             int4(r.connection_limit),
-            password(r),
+            shown(r),
             until(r),
+        ]
+    };
+    sorted(cx).into_iter().map(row).collect()
+}
+
+fn roles(cx: &Context) -> Rows {
+    let row = |r: &Role| {
+        vec![
+            text(r.name.clone()),
+            bool(r.superuser),
+            bool(r.inherit),
+            bool(r.create_role),
+            bool(r.create_db),
+            bool(r.login),
+            bool(r.replication),
+            int4(r.connection_limit),
+            hidden(r),
+            until(r),
+            bool(r.bypass_rls),
             configuration(&r.settings.everywhere),
+            oid(r.oid),
         ]
     };
     sorted(cx).into_iter().map(row).collect()

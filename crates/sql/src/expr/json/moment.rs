@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::expr::from_char::{self, Standard};
 use crate::expr::moments::to_utc;
 use crate::pgtype::IoSettings;
-use crate::pgtype::calendar::{MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days};
+use crate::pgtype::calendar::{MICROS_PER_DAY, MICROS_PER_SECOND, TIMESTAMP_END, civil_from_days};
 use crate::pgtype::timetz::Zoned;
 
 /// The forms that are tried where a path has no template.
@@ -102,19 +102,27 @@ pub fn compared(l: &Moment, r: &Moment, zone: Option<&IoSettings>) -> Result<Opt
             Error::new("0A000", message).hint("Use *_tz() function for time zone support.")
         })
     };
-    let midnight = |day: i32| i64::from(day) * MICROS_PER_DAY;
+    // Dates go further than timestamps do: `None` is behind all of them.
+    let midnight = |day: i32| {
+        let begins = i64::from(day).checked_mul(MICROS_PER_DAY);
+        begins.filter(|t| *t < TIMESTAMP_END)
+    };
     Ok(match (l.what, r.what) {
         (Date(l), Date(r)) => Some(l.cmp(&r)),
         (Time(l), Time(r)) | (Timestamp(l), Timestamp(r)) => Some(l.cmp(&r)),
         (TimeTz(l), TimeTz(r)) => Some(l.to_stored().cmp(&r.to_stored())),
         (TimestampTz { utc: l, .. }, TimestampTz { utc: r, .. }) => Some(l.cmp(&r)),
-        (Date(l), Timestamp(r)) => Some(midnight(l).cmp(&r)),
+        (Date(l), Timestamp(r)) => Some(midnight(l).map_or(Ordering::Greater, |l| l.cmp(&r))),
         (Time(time), TimeTz(r)) => {
             let l = Zoned::of_time(time, zoned(l.what, TimeTz(r))?);
             Some(l.to_stored().cmp(&r.to_stored()))
         }
         (Date(day), to @ TimestampTz { utc, .. }) => {
-            Some(to_utc(midnight(day), zoned(l.what, to)?)?.cmp(&utc))
+            let zone = zoned(l.what, to)?;
+            match midnight(day) {
+                Some(begins) => Some(to_utc(begins, zone)?.cmp(&utc)),
+                None => Some(Ordering::Greater),
+            }
         }
         (Timestamp(local), to @ TimestampTz { utc, .. }) => {
             Some(to_utc(local, zoned(l.what, to)?)?.cmp(&utc))

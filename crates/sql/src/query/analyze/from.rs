@@ -557,11 +557,14 @@ impl Analyzer<'_> {
             merged: false,
             whole: false,
         });
-        let tableoid = scope.file.register();
+        let (tableoid, xmin) = (scope.file.register(), scope.file.register());
         let mut found = Names {
             columns: columns.collect(),
             tables: vec![name.to_string()],
-            system: vec![SystemColumn::TableOid.named(name, tableoid)],
+            system: vec![
+                SystemColumn::TableOid.named(name, tableoid),
+                SystemColumn::Xmin.named(name, xmin),
+            ],
             ..Names::default()
         };
         if let Some(alias) = alias {
@@ -569,12 +572,13 @@ impl Analyzer<'_> {
         }
         let relation = Relation {
             alias: found.tables[0].clone(),
-            registers: registers.iter().copied().chain([tableoid]).collect(),
+            registers: registers.iter().copied().chain([tableoid, xmin]).collect(),
             kind: RelationKind::View {
                 view,
                 of: None,
                 columns: registers,
                 tableoid,
+                xmin,
             },
         };
         Ok((From::Relation(relation), found))

@@ -188,6 +188,7 @@ pub enum RelationKind {
         of: Option<Arc<Sequence>>,
         columns: Vec<Register>,
         tableoid: Register,
+        xmin: Register,
     },
     /// A subquery, and which of its columns are computed into which registers.
     Level {

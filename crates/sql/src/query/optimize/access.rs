@@ -407,8 +407,13 @@ impl Planner<'_> {
                 of,
                 columns,
                 tableoid,
+                xmin,
             } => {
-                let wanted = self.uses.contains(tableoid);
+                let wanted = |register: &Register| {
+                    let is_used = self.uses.contains(register);
+                    is_used.then(|| self.at(*register))
+                };
+                let (tableoid, xmin) = (wanted(tableoid), wanted(xmin));
                 let lookup = self.lookup(view, columns, conditions);
                 let (rows, cost) = match (&lookup, lookup::has_keys(view)) {
                     (Some(_), _) => (FOUND_ROWS, LOOKUP + FOUND_ROWS),
@@ -422,7 +427,8 @@ impl Planner<'_> {
                     view,
                     of: of.clone(),
                     lookup,
-                    tableoid: wanted.then(|| self.at(*tableoid)),
+                    tableoid,
+                    xmin,
                     alias,
                     columns: places(columns),
                 };

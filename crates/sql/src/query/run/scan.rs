@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::exec::drive::passes;
 use crate::exec::row::{decode, recycle};
 use crate::exec::source::TableCursor;
-use crate::expr::{Env, compare};
+use crate::expr::{Env, compare, md5};
 use crate::plan::TableAccess;
 use crate::query::plan::{TableScan, ViewScan};
 use crate::session::Core;
@@ -214,6 +214,16 @@ impl Operator for ViewRun {
             };
             frame.set(register, Datum::Int8(number.unwrap_or(0).into()));
         }
+        if let Some(register) = self.plan.xmin {
+            let version = row_version(row);
+            frame.set(register, Datum::Int8(version.into()));
+        }
         Ok(true)
     }
+}
+
+/// The version of a catalog's row: a number made of its values. Below 3 are numbers of PostgreSQL
+/// that stand for no transaction.
+fn row_version(row: &[Datum]) -> u32 {
+    md5::words(format!("{row:?}").as_bytes())[0].max(3)
 }
