@@ -21,6 +21,9 @@ use enums::EnumType;
 use own::{Kind, OwnType};
 use ranges::{RangeOf, RangeType};
 
+// It is part of every expression and of every column that is described.
+const _: () = assert!(size_of::<SqlType>() == 16);
+
 /// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SqlType {

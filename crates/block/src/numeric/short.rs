@@ -134,19 +134,19 @@ impl Short {
         Some((at(self)?, at(other)?, scale))
     }
 
-    pub fn add(self, other: Short) -> Option<Short> {
+    pub fn plus(self, other: Short) -> Option<Short> {
         let (a, b, scale) = self.aligned(other)?;
         let value = a.checked_add(b)?;
         Some(Short { value, scale })
     }
 
-    pub fn subtract(self, other: Short) -> Option<Short> {
+    pub fn minus(self, other: Short) -> Option<Short> {
         let (a, b, scale) = self.aligned(other)?;
         let value = a.checked_sub(b)?;
         Some(Short { value, scale })
     }
 
-    pub fn multiply(self, other: Short) -> Option<Short> {
+    pub fn times(self, other: Short) -> Option<Short> {
         let value = self.value.checked_mul(other.value)?;
         let scale = self.scale.checked_add(other.scale)?;
         (scale <= MAX_SCALE).then_some(Short { value, scale })
@@ -281,9 +281,9 @@ mod tests {
                 prop_assert_eq!(Ok(near), float(a));
             }
             for (made, wanted) in [
-                (a.add(b), long(a) + long(b)),
-                (a.subtract(b), long(a) - long(b)),
-                (a.multiply(b), long(a) * long(b)),
+                (a.plus(b), long(a) + long(b)),
+                (a.minus(b), long(a) - long(b)),
+                (a.times(b), long(a) * long(b)),
             ] {
                 if let Some(made) = made {
                     prop_assert_eq!(long(made), wanted);

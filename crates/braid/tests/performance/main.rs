@@ -170,12 +170,13 @@ fn time_adds_up() {
     }
 }
 
-/// Each session by itself has a time model that adds up.
+/// Each session by itself has a time model that adds up. What it waited for a processor is read by
+/// another clock than its waits, on a busy machine a turn of the scheduler apart.
 fn each_session_adds_up(control: &mut Client, sessions: i32) {
     let part = |name: &str| format!("sum(value) filter (where stat_name = '{name}')");
     let sql = format!(
         "select count(*), count(*) filter (where abs(db - parts) > db / 50 + 5000), \
-         count(*) filter (where unnamed > db / 50 + 5000) from (select sid, {} as db, \
+         count(*) filter (where unnamed > db / 50 + 20000) from (select sid, {} as db, \
          {} + {} + {} + {} as parts, {} as unnamed from v$sess_time_model \
          where sid in (select sid from v$session where type = 'USER' \
          and pid <> pg_backend_pid()) group by sid) s",

@@ -151,9 +151,9 @@ pub fn apply(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeri
 /// The result, if 128 bits are enough for all of it.
 fn short(op: ArithOp, a: Short, b: Short) -> Option<Short> {
     match op {
-        ArithOp::Add => a.add(b),
-        ArithOp::Sub => a.subtract(b),
-        ArithOp::Mul => a.multiply(b),
+        ArithOp::Add => a.plus(b),
+        ArithOp::Sub => a.minus(b),
+        ArithOp::Mul => a.times(b),
         ArithOp::Div => {
             let groups = (a.leading_group()?, b.leading_group()?);
             let scales = (a.scale.into(), b.scale.into());
