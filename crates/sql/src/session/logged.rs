@@ -15,7 +15,7 @@ use super::statement::{Kind, Portal};
 use super::{Core, Settings, SqlSession};
 use crate::api::Notice;
 use crate::error::Error;
-use crate::parse::role::without_passwords;
+use crate::parse::hidden;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype::text_out;
 use crate::plan::with::Part;
@@ -139,9 +139,9 @@ impl Logging {
     }
 }
 
-/// Text of a client as the log may have it.
+/// A text as the log may have it.
 fn shown(text: &str) -> Cow<'_, str> {
-    without_passwords(text).map_or(Cow::Borrowed(text), Cow::Owned)
+    hidden::without_passwords(text).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 impl SqlSession {
@@ -189,7 +189,11 @@ impl SqlSession {
         if let Some(statement) = statement
             && severity >= logging.min_error_statement
         {
-            let _ = write!(text, "\nSTATEMENT: {}", shown(statement));
+            let _ = write!(
+                text,
+                "\nSTATEMENT: {}",
+                self.core.shown_statement(statement)
+            );
         }
         // The end of a session that an administrator wanted is no failure.
         let is_ordered = is_fatal && fields.sqlstate.starts_with("57");
@@ -224,7 +228,11 @@ impl SqlSession {
             return;
         }
         let mut text = self.core.about(Severity::Log, "");
-        let _ = write!(text, "statement: {}", shown(&self.text_of(statement)));
+        let _ = write!(
+            text,
+            "statement: {}",
+            self.core.shown_statement(&self.text_of(statement))
+        );
         if let Some(prepared) = prepared {
             let _ = write!(text, "\nDETAIL: prepare: {}", shown(prepared.text()));
         }
@@ -244,6 +252,12 @@ impl SqlSession {
 }
 
 impl Core {
+    /// A statement as the log may have it, as its client has sent it.
+    fn shown_statement<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let escapes_in_plain = self.settings.hot().backslashes.in_plain;
+        hidden::of_client(text, escapes_in_plain).map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
     /// Logs a message that goes to the client, if it is as severe as the log wants.
     pub(super) fn log_notice(&self, notice: &Notice) {
         let severity = Severity::of(notice);
@@ -263,7 +277,7 @@ impl Core {
         if let Some(statement) = &self.shown
             && severity >= logging.min_error_statement
         {
-            let _ = write!(text, "\nSTATEMENT: {}", shown(statement));
+            let _ = write!(text, "\nSTATEMENT: {}", self.shown_statement(statement));
         }
         put(severity, &text);
     }
