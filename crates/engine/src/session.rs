@@ -402,6 +402,12 @@ impl Session {
         self.nesting = outer;
     }
 
+    /// The statements within the one around them see what there is now, also under REPEATABLE READ.
+    pub fn see_newest(&mut self) -> Result<()> {
+        self.nesting.fixed = Some(self.newest_snapshot()?);
+        Ok(())
+    }
+
     /// A snapshot of now, also under REPEATABLE READ. Definitions are checked against the rows as
     /// they are now.
     pub fn newest_snapshot(&mut self) -> Result<Snapshot> {

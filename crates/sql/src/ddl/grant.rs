@@ -60,12 +60,16 @@ pub fn privileges(core: &mut Core, g: &Grant) -> Result<Tag> {
     }))
 }
 
-pub fn grantees(core: &Core, list: &[Grantee]) -> Result<Vec<u32>> {
-    let one = |grantee: &Grantee| match grantee {
-        Grantee::Everybody => Ok(EVERYBODY),
-        Grantee::Role(name) => core.role_of(name).map(|r| r.oid),
-    };
-    list.iter().map(one).collect()
+/// None of the roles is dropped before the transaction ends.
+pub fn grantees(core: &mut Core, list: &[Grantee]) -> Result<Vec<u32>> {
+    let mut all = Vec::with_capacity(list.len());
+    for grantee in list {
+        all.push(match grantee {
+            Grantee::Everybody => EVERYBODY,
+            Grantee::Role(name) => core.staying_role(name)?,
+        });
+    }
+    Ok(all)
 }
 
 /// The kind that a statement's privileges are judged by, and what messages call it.

@@ -12,9 +12,9 @@ use block::value::Datum;
 use super::{Core, membership, owned};
 use crate::api::Tag;
 use crate::authority::Authority;
+use crate::dict::Object;
 use crate::dict::acl::Privileges;
 use crate::dict::role::{FIRST_SUPERUSER, Password, Role};
-use crate::dict::{Dict, Object};
 use crate::error::{Error, Result};
 use crate::parse::role::{RoleName, RoleOption};
 use crate::parse::utility::TableLock;
@@ -336,8 +336,8 @@ impl Core {
         object: &str,
     ) -> Result<u32> {
         let name = self.role_named(name);
-        let find = |dict: &Dict| dict.role(&name).map(|role| role.oid);
-        let to = find(&self.dict()).ok_or_else(|| no_role(&name))?;
+        let to = self.dict().role(&name).map(|role| role.oid);
+        let to = to.ok_or_else(|| no_role(&name))?;
         self.check_owner(from, object)?;
         let dict = self.dict();
         if to != from && !dict.is_member(self.roles.current, to) {
@@ -351,13 +351,23 @@ impl Core {
                 return Err(denied(format!("permission denied for schema {name}")));
             }
         }
-        if to == FIRST_SUPERUSER {
-            return Ok(to);
+        self.stay(&name, to)
+    }
+
+    /// A role by name, which is not dropped before the transaction ends.
+    pub fn staying_role(&mut self, name: &RoleName) -> Result<u32> {
+        let role = self.role_of(name)?;
+        self.stay(&role.name, role.oid)
+    }
+
+    fn stay(&mut self, name: &str, role: u32) -> Result<u32> {
+        if role == FIRST_SUPERUSER {
+            return Ok(role);
         }
-        self.lock_table(to, TableLock::AccessShare, false)?;
-        match find(&self.dict()) {
-            Some(now) if now == to => Ok(to),
-            _ => Err(no_role(&name)),
+        self.lock_table(role, TableLock::AccessShare, false)?;
+        match self.dict().role(name) {
+            Some(now) if now.oid == role => Ok(role),
+            _ => Err(no_role(name)),
         }
     }
 }

@@ -15,8 +15,9 @@ use crate::types::SqlType;
 const WRITE: i64 = 0x2_0000;
 const READ: i64 = 0x4_0000;
 
-/// The most that is read at once: a value must not be longer.
-const MAX_READ: u64 = 0x3fff_ffff - 4;
+/// The most that is read at once: as a text, two digits for each byte after `\x`, it is below
+/// 1 GiB, as every value is.
+const MAX_READ: u64 = (0x3fff_ffff - 4) / 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LargeFunc {
@@ -139,8 +140,7 @@ impl Core {
                 Val::int4(1)
             }
             LargeFunc::Unlink => {
-                let object = self.owned_object(a.number(0)?)?;
-                self.remove_large_object(object.oid)?;
+                self.unlink_large(a.number(0)?)?;
                 Val::int4(1)
             }
             LargeFunc::Open => Val::int4(self.open_large(a.number(0)?, a.integer(1)?)?),

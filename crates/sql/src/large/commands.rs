@@ -1,6 +1,6 @@
 //! ALTER LARGE OBJECT.
 
-use super::store::encoded;
+use super::store::{CHANGES, encoded};
 use crate::api::Tag;
 use crate::dict::acl::with_owner;
 use crate::error::Result;
@@ -9,8 +9,13 @@ use crate::session::Core;
 
 /// ALTER LARGE OBJECT .. OWNER TO.
 pub fn alter_owner(core: &mut Core, oid: u32, to: &RoleName) -> Result<Tag> {
-    let object = core.large_object(oid)?;
-    let to = core.new_owner(to, object.owner, 0, &format!("large object {oid}"))?;
+    let what = format!("large object {oid}");
+    let known = core.large_object(oid)?;
+    let to = core.new_owner(to, known.owner, 0, &what)?;
+    let object = core.locked_object(oid, &CHANGES)?;
+    if object.owner != known.owner {
+        core.check_owner(object.owner, what)?;
+    }
     if to != object.owner {
         let items = object
             .items()

@@ -27,6 +27,21 @@ const OBJECTS: Sql = Sql(
      order by oid",
     &[Oid],
 );
+/// For who changes its owner or its privileges.
+pub const CHANGES: Sql = Sql(
+    "select owner, acl from pg_largeobjects.object where oid = $1 for no key update",
+    &[Oid],
+);
+/// For who removes it, which waits for those that write to it, and they for it.
+pub const REMOVES: Sql = Sql(
+    "select owner, acl from pg_largeobjects.object where oid = $1 for update",
+    &[Oid],
+);
+/// For who writes to it.
+const WRITES: Sql = Sql(
+    "select owner, acl from pg_largeobjects.object where oid = $1 for key share",
+    &[Oid],
+);
 const ADD: Sql = Sql(
     "insert into pg_largeobjects.object(oid, owner) values ($1, $2)",
     &[Oid, Oid],
@@ -49,15 +64,27 @@ const LAST_PAGE: Sql = Sql(
     "select pageno, data from pg_largeobjects.page where loid = $1 order by pageno desc limit 1",
     &[Oid],
 );
-const PUT_PAGE: Sql = Sql(
-    "insert into pg_largeobjects.page(loid, pageno, data) values ($1, $2, $3) \
-     on conflict (loid, pageno) do update set data = excluded.data",
+/// Pages that are to be written anew, as they are once those that write them now have ended.
+const LOCKED_PAGES: Sql = Sql(
+    "select pageno, data from pg_largeobjects.page where loid = $1 and pageno >= $2 \
+     and pageno <= $3 order by pageno for update",
+    &[Oid, Int4, Int4],
+);
+const ADD_PAGE: Sql = Sql(
+    "insert into pg_largeobjects.page(loid, pageno, data) values ($1, $2, $3)",
+    &[Oid, Int4, Bytea],
+);
+const SET_PAGE: Sql = Sql(
+    "update pg_largeobjects.page set data = $3 where loid = $1 and pageno = $2",
     &[Oid, Int4, Bytea],
 );
 const REMOVE_PAGES: Sql = Sql(
     "delete from pg_largeobjects.page where loid = $1 and pageno > $2",
     &[Oid, Int4],
 );
+
+/// Bytes of pages that are locked, and read, before they are written.
+const WRITTEN_AT_ONCE: u64 = 64 * PAGE;
 
 /// The plans of these statements that a session has made.
 #[derive(Default)]
@@ -148,13 +175,25 @@ impl Core {
     /// whose they are.
     fn large_sql(&mut self, sql: &Sql, values: Vec<Datum>) -> Result<Vec<Vec<Datum>>> {
         self.as_owner(FIRST_SUPERUSER, |core| {
+            core.framed(engine::Sees::Now, |core| core.run_large(sql, &values))
+        })
+    }
+
+    /// The same of what there is now, also under REPEATABLE READ, as definitions are.
+    fn newest_large_sql(&mut self, sql: &Sql, values: Vec<Datum>) -> Result<Vec<Vec<Datum>>> {
+        self.as_owner(FIRST_SUPERUSER, |core| {
             core.framed(engine::Sees::Now, |core| {
-                let nested = core.large_plan(sql)?;
-                let mut kept = Keep::default();
-                core.run_nested(&nested, &values, 0, &mut kept)?;
-                Ok(kept.rows)
+                core.engine.see_newest()?;
+                core.run_large(sql, &values)
             })
         })
+    }
+
+    fn run_large(&mut self, sql: &Sql, values: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+        let nested = self.large_plan(sql)?;
+        let mut kept = Keep::default();
+        self.run_nested(&nested, values, 0, &mut kept)?;
+        Ok(kept.rows)
     }
 
     fn large_plan(&mut self, sql: &Sql) -> Result<Arc<Nested>> {
@@ -179,9 +218,16 @@ impl Core {
         object(oid, rows.into_iter().next().ok_or_else(|| missing(oid))?)
     }
 
+    /// The object as it is once those that change it now have ended, locked until the transaction
+    /// ends.
+    pub(super) fn locked_object(&mut self, oid: u32, locked: &Sql) -> Result<Object> {
+        let rows = self.newest_large_sql(locked, vec![number(oid)])?;
+        object(oid, rows.into_iter().next().ok_or_else(|| missing(oid))?)
+    }
+
     /// The objects that a role owns, and those with privileges of their own.
     pub(super) fn large_objects_with(&mut self, role: u32) -> Result<Vec<Object>> {
-        let rows = self.large_sql(&OBJECTS, vec![number(role)])?;
+        let rows = self.newest_large_sql(&OBJECTS, vec![number(role)])?;
         let rows = rows.into_iter().map(|mut row| {
             let oid = own_number(&row.remove(0))?;
             object(oid, row)
@@ -194,8 +240,7 @@ impl Core {
         let object = self.large_object(oid)?;
         let (dict, role) = (self.dict(), self.roles.current);
         let held = object.granted(&dict).held(role, wanted);
-        let lax = self.settings.show("lo_compat_privileges")? == "on";
-        match lax || dict.is_superuser(role) || held == wanted {
+        match self.is_lax()? || dict.is_superuser(role) || held == wanted {
             true => Ok(object),
             false => {
                 let message = format!("permission denied for large object {oid}");
@@ -204,16 +249,31 @@ impl Core {
         }
     }
 
-    /// The object, if the session's role owns it.
-    pub(super) fn owned_object(&mut self, oid: u32) -> Result<Object> {
+    /// Whether everybody may read, write and remove all objects.
+    fn is_lax(&self) -> Result<bool> {
+        Ok(self.settings.show("lo_compat_privileges")? == "on")
+    }
+
+    fn check_may_remove(&self, object: &Object) -> Result<()> {
+        match self.is_lax()? {
+            true => Ok(()),
+            false => self.check_owner(object.owner, format!("large object {}", object.oid)),
+        }
+    }
+
+    /// `lo_unlink`.
+    pub(super) fn unlink_large(&mut self, oid: u32) -> Result<()> {
+        // Who may not does not even wait.
         let object = self.large_object(oid)?;
-        self.check_owner(object.owner, format!("large object {oid}"))?;
-        Ok(object)
+        self.check_may_remove(&object)?;
+        let object = self.locked_object(oid, &REMOVES)?;
+        self.check_may_remove(&object)?;
+        self.remove_large_object(oid)
     }
 
     /// Makes an object of the session's role; zero: with a number that none has.
     pub(super) fn create_large_object(&mut self, oid: u32) -> Result<u32> {
-        let owner = number(self.roles.current);
+        let owner = number(self.owner()?);
         if oid != 0 {
             self.large_sql(&ADD, vec![number(oid), owner])?;
             return Ok(oid);
@@ -228,20 +288,22 @@ impl Core {
         }
     }
 
+    /// Removes an object that is locked by [`REMOVES`].
     pub(super) fn remove_large_object(&mut self, oid: u32) -> Result<()> {
-        self.large_sql(&REMOVE_PAGES, vec![number(oid), Datum::Int4(-1)])?;
-        self.large_sql(&REMOVE, vec![number(oid)])?;
+        self.newest_large_sql(&REMOVE_PAGES, vec![number(oid), Datum::Int4(-1)])?;
+        self.newest_large_sql(&REMOVE, vec![number(oid)])?;
         self.cursors.large.close_object(oid);
         Ok(())
     }
 
     pub(super) fn set_large_owner(&mut self, oid: u32, owner: u32, acl: Datum) -> Result<()> {
         let values = vec![number(oid), number(owner), acl];
-        self.large_sql(&SET_OWNER, values).map(drop)
+        self.newest_large_sql(&SET_OWNER, values).map(drop)
     }
 
     pub(super) fn set_large_acl(&mut self, oid: u32, acl: Datum) -> Result<()> {
-        self.large_sql(&SET_ACL, vec![number(oid), acl]).map(drop)
+        let values = vec![number(oid), acl];
+        self.newest_large_sql(&SET_ACL, values).map(drop)
     }
 
     pub(super) fn large_size(&mut self, oid: u32) -> Result<u64> {
@@ -281,41 +343,63 @@ impl Core {
             let message = format!("invalid large object write request size: {length}");
             return Err(Error::new("22023", message));
         }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.locked_object(oid, &WRITES)?;
         let mut from = at;
         while from < end {
-            let start = from / PAGE * PAGE;
-            let to = end.min(start + PAGE);
+            let to = end.min(from / PAGE * PAGE + WRITTEN_AT_ONCE);
             let own = &bytes[(from - at) as usize..(to - at) as usize];
-            let mut whole = match own.len() as u64 == PAGE {
-                true => Vec::new(),
-                false => self.large_page(oid, start)?.unwrap_or_default(),
-            };
-            let (first, last) = ((from - start) as usize, (to - start) as usize);
-            whole.resize(whole.len().max(last), 0);
-            whole[first..last].copy_from_slice(own);
-            self.put_large_page(oid, start, whole)?;
+            self.write_pages(oid, from, own)?;
             from = to;
         }
         Ok(())
     }
 
-    fn large_page(&mut self, oid: u32, start: u64) -> Result<Option<Vec<u8>>> {
-        let only = vec![number(oid), page_number(start), page_number(start)];
-        let row = self.large_sql(&PAGES, only)?.into_iter().next();
-        Ok(row.map(page).transpose()?.map(|(_, bytes)| bytes))
+    /// Writes to a few pages, of an object that is locked by [`WRITES`].
+    fn write_pages(&mut self, oid: u32, at: u64, bytes: &[u8]) -> Result<()> {
+        let end = at + bytes.len() as u64;
+        let mut known = self.locked_pages(oid, at, end - 1)?;
+        let mut from = at;
+        while from < end {
+            let start = from / PAGE * PAGE;
+            let to = end.min(start + PAGE);
+            let own = &bytes[(from - at) as usize..(to - at) as usize];
+            let before = known.remove(&start);
+            let is_new = before.is_none();
+            let mut whole = before.unwrap_or_default();
+            let (first, last) = ((from - start) as usize, (to - start) as usize);
+            whole.resize(whole.len().max(last), 0);
+            whole[first..last].copy_from_slice(own);
+            self.put_page(oid, start, whole, is_new)?;
+            from = to;
+        }
+        Ok(())
     }
 
-    fn put_large_page(&mut self, oid: u32, start: u64, bytes: Vec<u8>) -> Result<()> {
+    /// The pages that there are between two places, by where they begin.
+    fn locked_pages(&mut self, oid: u32, at: u64, last: u64) -> Result<HashMap<u64, Vec<u8>>> {
+        let range = vec![number(oid), page_number(at), page_number(last)];
+        let rows = self.large_sql(&LOCKED_PAGES, range)?;
+        rows.into_iter().map(page).collect()
+    }
+
+    fn put_page(&mut self, oid: u32, start: u64, bytes: Vec<u8>, is_new: bool) -> Result<()> {
         let values = vec![number(oid), page_number(start), Datum::Bytea(bytes)];
-        self.large_sql(&PUT_PAGE, values).map(drop)
+        let sql = if is_new { &ADD_PAGE } else { &SET_PAGE };
+        self.large_sql(sql, values).map(drop)
     }
 
     /// Cuts an object to a size, or makes it as long.
     pub(super) fn truncate_large(&mut self, oid: u32, size: u64) -> Result<()> {
+        self.locked_object(oid, &WRITES)?;
         let start = size / PAGE * PAGE;
-        let mut last = self.large_page(oid, start)?.unwrap_or_default();
+        let before = self.locked_pages(oid, start, start)?.remove(&start);
+        let is_new = before.is_none();
+        let mut last = before.unwrap_or_default();
         last.resize((size - start) as usize, 0);
-        self.large_sql(&REMOVE_PAGES, vec![number(oid), page_number(start)])?;
-        self.put_large_page(oid, start, last)
+        self.newest_large_sql(&REMOVE_PAGES, vec![number(oid), page_number(start)])?;
+        self.put_page(oid, start, last, is_new)
     }
 }
