@@ -188,6 +188,8 @@ fn errors_of_statements_are_logged_with_session_state_and_text() {
     // It may begin with what ends a string elsewhere, and be read with escapes.
     let runs = "do $$ begin execute 'alter role nobody password '', unspeakable'''; end $$";
     one.batch_execute(runs).expect_err("42704");
+    one.batch_execute("alter role nobody password 'unspeakable")
+        .expect_err("42601");
     one.batch_execute("set standard_conforming_strings = off")
         .expect("set");
     one.batch_execute(r"alter role nobody password 'it\'s unspeakable' fast")

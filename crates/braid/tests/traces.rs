@@ -457,7 +457,7 @@ fn passwords_are_in_no_trace() {
     for wrong in [
         format!("{set} fast"),
         format!("do $$ begin execute '{doubled} fast'; end $$"),
-        format!("select '{doubled}' from nowhere"),
+        format!("do $$ begin perform $a${set} fast$a$ from nowhere; end $$"),
     ] {
         client.batch_execute(&wrong).expect_err("it is wrong");
     }

@@ -30,19 +30,38 @@ pub fn of_client(sql: &str, escapes_in_plain: bool) -> Option<String> {
         true => Escapes::Letters,
         false => Escapes::None,
     };
-    let secrets = secrets(sql, plain, 0);
-    if secrets.is_empty() {
-        return None;
+    let secrets = Reader::of(sql, plain).secrets();
+    (!secrets.is_empty()).then(|| shown(sql, secrets))
+}
+
+/// A message that may go with a statement, with the passwords hidden that the log must not have:
+/// those of statements that it quotes, and what an error of syntax says to be near.
+pub fn of_message(message: &str, statement: Option<&str>) -> Option<String> {
+    const NEAR: &str = " at or near \"";
+    if let Some((head, near)) = message.split_once(NEAR)
+        && near.contains(['\'', '$'])
+        && statement.and_then(without_passwords).is_some()
+    {
+        return Some(format!("{head}{NEAR}{HIDDEN}\""));
     }
-    let mut shown = String::with_capacity(sql.len());
+    let mut reader = Reader::of(message, Escapes::None);
+    // The quotes around a statement are those of names.
+    reader.has_names = false;
+    reader.is_doubtful = true;
+    let secrets = reader.secrets();
+    (!secrets.is_empty()).then(|| shown(message, secrets))
+}
+
+fn shown(text: &str, secrets: Vec<Secret>) -> String {
+    let mut shown = String::with_capacity(text.len());
     let mut from = 0;
     for secret in secrets {
-        shown.push_str(&sql[from..secret.from]);
+        shown.push_str(&text[from..secret.from]);
         shown.push_str(&secret.shown);
         from = secret.to;
     }
-    shown.push_str(&sql[from..]);
-    Some(shown)
+    shown.push_str(&text[from..]);
+    shown
 }
 
 /// A part of a text, and what is shown in its place.
@@ -60,35 +79,6 @@ enum Escapes {
     Letters,
     /// `\0027` and `\+000027`.
     Codes,
-}
-
-fn secrets(text: &str, plain: Escapes, depth: usize) -> Vec<Secret> {
-    if !may_mention(text) {
-        return Vec::new();
-    }
-    let mut reader = Reader {
-        text,
-        plain,
-        depth,
-        is_loose: false,
-        has_comments: true,
-        is_doubtful: false,
-        found: Vec::new(),
-    };
-    reader.read();
-    if reader.is_doubtful {
-        reader.is_loose = true;
-        reader.read();
-    }
-    reader.found.sort_by_key(|secret| secret.from);
-    reader.found.dedup_by(|next, kept| {
-        let is_within = next.from < kept.to;
-        if is_within {
-            kept.to = kept.to.max(next.to);
-        }
-        is_within
-    });
-    reader.found
 }
 
 /// Whether a text may have a word that announces a password, maybe written with escapes, or in a
@@ -109,6 +99,8 @@ struct Reader<'t> {
     /// What backslashes begin in strings with nothing before them.
     plain: Escapes,
     depth: usize,
+    /// Names in quotes hide what is in them.
+    has_names: bool,
     /// Quotes hide nothing, but behind a word that announces a password.
     is_loose: bool,
     /// There may be a comment that is closed.
@@ -118,7 +110,46 @@ struct Reader<'t> {
     found: Vec<Secret>,
 }
 
-impl Reader<'_> {
+impl<'t> Reader<'t> {
+    fn of(text: &'t str, plain: Escapes) -> Reader<'t> {
+        Reader {
+            text,
+            plain,
+            depth: 0,
+            has_names: true,
+            is_loose: false,
+            has_comments: true,
+            is_doubtful: false,
+            found: Vec::new(),
+        }
+    }
+
+    fn within_another(text: &'t str, plain: Escapes, depth: usize) -> Vec<Secret> {
+        let mut reader = Reader::of(text, plain);
+        reader.depth = depth + 1;
+        reader.secrets()
+    }
+
+    fn secrets(mut self) -> Vec<Secret> {
+        if !may_mention(self.text) {
+            return Vec::new();
+        }
+        self.read();
+        if self.is_doubtful {
+            self.is_loose = true;
+            self.read();
+        }
+        self.found.sort_by_key(|secret| secret.from);
+        self.found.dedup_by(|next, kept| {
+            let is_within = next.from < kept.to;
+            if is_within {
+                kept.to = kept.to.max(next.to);
+            }
+            is_within
+        });
+        self.found
+    }
+
     fn read(&mut self) {
         let (mut at, mut last) = (0, "");
         while at < self.text.len() {
@@ -199,7 +230,7 @@ impl Reader<'_> {
         match c {
             _ if self.is_loose => at + c.len_utf8(),
             '\'' => self.within(at, self.plain),
-            '"' => match name_end(self.text, at) {
+            '"' if self.has_names => match name_end(self.text, at) {
                 Some(end) => end,
                 None => {
                     self.is_doubtful = true;
@@ -235,13 +266,7 @@ impl Reader<'_> {
         let rest = &self.text[at..];
         let run = quotes(rest);
         let mut end = if self.is_loose && run > 1 {
-            // It may stand in a string, so that its quotes are doubled, or be empty.
-            let mut runs = memchr::memchr_iter(b'\'', &rest.as_bytes()[run..]);
-            let is_end = |place: &usize| quotes(&rest[run + place..]) >= run;
-            runs.find(is_end).map_or(self.text.len(), |place| {
-                let rest = &rest.as_bytes()[run + place..];
-                at + run + place + rest.iter().take_while(|b| **b == b'\'').count()
-            })
+            at + run + doubled_end(&rest.as_bytes()[run..], run)
         } else if let Some((quote, escapes)) = self.string(at) {
             walk(self.text, quote, escapes, |_, _, _| {}).0
         } else if rest.starts_with('$') && dollar_end(self.text, at).0 > at + 1 {
@@ -275,7 +300,7 @@ impl Reader<'_> {
         }
         let mut value = String::with_capacity(end - quote);
         walk(self.text, quote, escapes, |_, _, c| value.push(c));
-        let mut found = secrets(&value, self.plain, self.depth + 1).into_iter();
+        let mut found = Reader::within_another(&value, self.plain, self.depth).into_iter();
         // Their places are those of the value so far.
         let mut next = found.next();
         let (mut at, mut begin) = (0, quote + 1);
@@ -307,7 +332,7 @@ impl Reader<'_> {
             None => &self.text[at + tag..end],
         };
         if self.depth < DEPTH_MAX {
-            let found = secrets(inner, self.plain, self.depth + 1);
+            let found = Reader::within_another(inner, self.plain, self.depth);
             self.found.extend(found.into_iter().map(|secret| Secret {
                 from: at + tag + secret.from,
                 to: at + tag + secret.to,
@@ -336,6 +361,21 @@ fn ends_with_word(text: &str) -> bool {
 fn quotes(text: &str) -> usize {
     let quotes = text.bytes().take_while(|b| *b == b'\'');
     quotes.take(1 << DEPTH_MAX).count()
+}
+
+/// Where a string ends that may stand in others, so that it begins with several quotes; or it is
+/// empty, and what follows is hidden as well.
+fn doubled_end(rest: &[u8], quotes: usize) -> usize {
+    let mut at = 0;
+    while let Some(n) = memchr::memchr(b'\'', &rest[at..]) {
+        let run = rest[at + n..].iter().take_while(|b| **b == b'\'').count();
+        at += n + run;
+        // Two of them are a quote in it. What is too short for one ends the string around it.
+        if run / quotes % 2 == 1 {
+            return at - run % quotes;
+        }
+    }
+    rest.len()
 }
 
 /// Where a name in quotes ends.
@@ -558,6 +598,33 @@ mod tests {
         ] {
             assert_eq!(without_passwords(sql), None, "{sql}");
         }
+    }
+
+    #[test]
+    fn messages_quote_statements() {
+        for (message, wanted) in [
+            (
+                "SQL statement \"alter role a password ', x' login\"",
+                "SQL statement \"alter role a password '***' login\"",
+            ),
+            (
+                "SQL statement \"do 'alter role a password ''it''''s x'''\"",
+                "SQL statement \"do 'alter role a password ''***'''\"",
+            ),
+            (
+                "it's \"do 'alter role a password ''it''''s x''; y'\"",
+                "it's \"do 'alter role a password '***'; y'\"",
+            ),
+        ] {
+            assert_eq!(of_message(message, None).as_deref(), Some(wanted));
+        }
+        let near = "unterminated quoted string at or near \"'x\"";
+        assert_eq!(of_message(near, Some("select 'x")), None);
+        assert_eq!(
+            of_message(near, Some("alter role a password 'x")).as_deref(),
+            Some("unterminated quoted string at or near \"'***'\"")
+        );
+        assert_eq!(of_message("column \"password\" of 'x'", None), None);
     }
 
     #[test]

@@ -139,9 +139,9 @@ impl Logging {
     }
 }
 
-/// A text as the log may have it.
-fn shown(text: &str) -> Cow<'_, str> {
-    hidden::without_passwords(text).map_or(Cow::Borrowed(text), Cow::Owned)
+/// What is told of a statement, as the log may have it.
+fn shown<'t>(message: &'t str, statement: Option<&str>) -> Cow<'t, str> {
+    hidden::of_message(message, statement).map_or(Cow::Borrowed(message), Cow::Owned)
 }
 
 impl SqlSession {
@@ -160,7 +160,7 @@ impl SqlSession {
         let error = error.told_to(|_| true);
         let fields = error.fields();
         let mut text = self.core.about(severity, &fields.sqlstate);
-        text.push_str(&shown(&fields.message));
+        text.push_str(&shown(&fields.message, statement));
         let own = fields.position;
         let position = own.or(fields.internal.as_ref().map(|(_, at)| *at));
         if let Some(position) = position {
@@ -234,7 +234,10 @@ impl SqlSession {
             self.core.shown_statement(&self.text_of(statement))
         );
         if let Some(prepared) = prepared {
-            let _ = write!(text, "\nDETAIL: prepare: {}", shown(prepared.text()));
+            let prepared = prepared.text();
+            let shown = hidden::without_passwords(prepared);
+            let shown = shown.as_deref().unwrap_or(prepared);
+            let _ = write!(text, "\nDETAIL: prepare: {shown}");
         }
         // The values of a text that was sent as a whole stand in that.
         if !portal.params.is_empty() && !self.has_client_text() {
@@ -266,7 +269,7 @@ impl Core {
             return;
         }
         let mut text = self.about(severity, &notice.sqlstate);
-        text.push_str(&shown(&notice.message));
+        text.push_str(&shown(&notice.message, None));
         if logging.verbosity > Verbosity::Terse {
             let lines = [
                 ("DETAIL", notice.detail.as_ref()),
@@ -318,7 +321,7 @@ impl Core {
 fn add_lines(text: &mut String, lines: &[(&str, Option<&String>)]) {
     for (name, line) in lines {
         if let Some(line) = line {
-            let _ = write!(text, "\n{name}: {}", shown(line));
+            let _ = write!(text, "\n{name}: {}", shown(line, None));
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{SqlId, Traceable, Traced};
 use crate::error::Error;
 use crate::error_numbers;
 use crate::explain::TracedStep;
-use crate::parse::hidden::without_passwords;
+use crate::parse::hidden::{of_message, without_passwords};
 use crate::pgtype::{IoSettings, text_out};
 use crate::types::SqlType;
 
@@ -317,7 +317,9 @@ impl Tracer {
         let cursor = statement
             .and_then(|s| self.cursors.find(s))
             .map(|c| c.number);
-        let told = format!("SQLSTATE {}: {}", e.sqlstate(), shown(e.message()));
+        let hidden = of_message(e.message(), Some(text));
+        let message = hidden.as_deref().unwrap_or(e.message());
+        let told = format!("SQLSTATE {}: {message}", e.sqlstate());
         self.put(&Record::Comment(told));
         match cursor {
             Some(cursor) => self.put(&Record::Error { cursor, err, tim }),
