@@ -835,7 +835,11 @@ impl SqlSession {
                     name: table.name.clone(),
                 };
                 let lock = TableLock::ShareUpdateExclusive;
-                let locked = self.core.locked_table(&name, lock)?;
+                let only = |found: &Relation| match found {
+                    Relation::Table(table) => Ok(Some(table.clone())),
+                    _ => Ok(None),
+                };
+                let locked = self.core.maintained_relation(&name, lock, false, only)?;
                 *oid = locked
                     .ok_or_else(|| crate::bind::names::no_relation(&table.name))?
                     .oid;
