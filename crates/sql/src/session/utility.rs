@@ -785,8 +785,12 @@ impl SqlSession {
         tables.retain(|(table, _)| {
             let is_own = dict.has_rights_of(role, table.owner);
             if !is_own {
+                let who = match crate::large::is_of_system(table) {
+                    true => "superuser",
+                    false => "table",
+                };
                 let skipped = format!(
-                    "skipping \"{}\" --- only table or database owner can {what} it",
+                    "skipping \"{}\" --- only {who} or database owner can {what} it",
                     table.name
                 );
                 self.core.notice("WARNING", "01000", skipped);
