@@ -58,22 +58,23 @@ impl Numeric {
         Numeric(Box::new([NEG_INFINITY]))
     }
 
-    /// Converts a number. A negative scale (`1e5`) becomes zero. The scale is at most
-    /// [`MAX_SCALE`]; callers keep to it.
+    /// Converts a number. A negative scale (`1e5`) becomes zero, and one above [`MAX_SCALE`] is
+    /// rounded to that, half away from zero.
     pub fn from_bigdecimal(value: BigDecimal) -> Numeric {
         let (int, scale) = value.into_bigint_and_exponent();
         let (int, scale) = match u16::try_from(scale) {
-            Ok(scale) => (int, scale),
-            Err(_) if scale < 0 => (
+            Ok(scale) if scale <= MAX_SCALE => (int, scale),
+            _ if scale < 0 => (
                 BigDecimal::new(int, scale)
                     .with_scale(0)
                     .into_bigint_and_exponent()
                     .0,
                 0,
             ),
-            Err(_) => {
-                let cut = BigDecimal::new(int, scale).with_scale(i64::from(MAX_SCALE));
-                (cut.into_bigint_and_exponent().0, MAX_SCALE)
+            _ => {
+                let rounded = BigDecimal::new(int, scale)
+                    .with_scale_round(i64::from(MAX_SCALE), RoundingMode::HalfUp);
+                (rounded.into_bigint_and_exponent().0, MAX_SCALE)
             }
         };
         let (sign, magnitude) = int.to_bytes_le();
@@ -411,6 +412,14 @@ mod tests {
         assert!(sorted.windows(2).all(|w| n(w[0]) < n(w[1])));
         assert_eq!(n("1.50"), n("1.5"));
         assert_eq!(n("NaN"), n("NaN"));
+    }
+
+    #[test]
+    fn a_scale_beyond_the_limit_is_rounded() {
+        let tiny = BigDecimal::new(15.into(), i64::from(MAX_SCALE) + 1);
+        let rounded = Numeric::from_bigdecimal(tiny);
+        assert_eq!(rounded.borrow().to_i128(), Some((2, MAX_SCALE)));
+        assert!(NumericRef::from_bytes(rounded.as_bytes()).is_ok());
     }
 
     #[test]

@@ -185,6 +185,17 @@ fn errors_of_statements_are_logged_with_session_state_and_text() {
         secret.replace('\'', "''")
     );
     one.batch_execute(&runs).expect_err("42601");
+    // It may begin with what ends a string elsewhere, and be read with escapes.
+    let runs = "do $$ begin execute 'alter role nobody password '', unspeakable'''; end $$";
+    one.batch_execute(runs).expect_err("42704");
+    one.batch_execute("alter role nobody password 'unspeakable")
+        .expect_err("42601");
+    one.batch_execute("set standard_conforming_strings = off")
+        .expect("set");
+    one.batch_execute(r"alter role nobody password 'it\'s unspeakable' fast")
+        .expect_err("42601");
+    one.batch_execute("reset standard_conforming_strings; /* password ' */ select 3 / 0")
+        .expect_err("22012");
     let raises =
         "do $$ begin raise log 'kept %', 1; raise warning 'beware'; raise notice 'no'; end $$";
     one.batch_execute(raises).expect("do");
@@ -216,6 +227,11 @@ fn errors_of_statements_are_logged_with_session_state_and_text() {
         "{again}"
     );
     assert!(!again.contains("unspeakable"), "{again}");
+    assert!(again.contains("; /* password ' */ select 3 / 0"), "{again}");
+    let path = database.dir().join("data/instance-1.log");
+    let metadata = std::fs::metadata(path).expect("the file");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
+    assert_eq!(mode & 0o777, 0o600);
     assert!(
         message(&again, "00000 kept 1")[0].contains(" INFO  session "),
         "{again}"

@@ -437,6 +437,97 @@ fn text(record: &Record) -> Option<&str> {
 }
 
 #[test]
+fn passwords_are_in_no_trace() {
+    let db = up("passwords");
+    let mut client = db.client(1);
+    run(
+        &mut client,
+        "create role r; create function f() returns void language plpgsql as
+             $$ begin alter role r password 'unspeakable' nologin; end $$;
+         alter session set events '10046 trace name context forever, level 12'",
+    );
+    let set = "alter role r password 'unspeakable' login";
+    let doubled = set.replace('\'', "''");
+    run(&mut client, set);
+    run(&mut client, "select f()");
+    run(
+        &mut client,
+        &format!("do $$ begin execute '{doubled}'; end $$"),
+    );
+    for wrong in [
+        format!("{set} fast"),
+        format!("do $$ begin execute '{doubled} fast'; end $$"),
+        format!("do $$ begin perform $a${set} fast$a$ from nowhere; end $$"),
+    ] {
+        client.batch_execute(&wrong).expect_err("it is wrong");
+    }
+    let path = file_of(&mut client);
+    run(
+        &mut client,
+        "alter session set events '10046 trace name context off'",
+    );
+    let records = read(&path);
+    for depth in [0, 1] {
+        let calls = calls_at(&records, depth);
+        let hidden = |text: &str| text.trim() == "alter role r password '***' login";
+        assert!(calls.iter().any(|(text, ..)| hidden(text)), "{calls:#?}");
+        let is_error = |r: &Record| match r {
+            Record::ParseError(e) => e.depth == depth && e.text.contains("'***' login fast"),
+            _ => false,
+        };
+        assert!(records.iter().any(is_error), "{records:#?}");
+    }
+    let text = std::fs::read_to_string(&path).expect("the file");
+    assert!(!text.contains("unspeakable"), "{text}");
+}
+
+#[test]
+fn what_a_traced_execute_runs_is_within_it() {
+    let db = up("execute");
+    let mut client = db.client(1);
+    run(
+        &mut client,
+        "create table t(a int primary key); prepare p as select a from t where a > 5",
+    );
+    run(&mut client, "set sql_trace = on");
+    run(&mut client, "execute p");
+    run(&mut client, "set sql_trace = off");
+    let path = file_of(&mut client);
+    let id = |r: &Record| match r {
+        Record::Cursor(c) if c.text == "execute p" => Some(c.sql_id.clone()),
+        _ => None,
+    };
+    let id = read(&path).iter().find_map(id).expect("its id");
+    let before = read(&path).len();
+    run(
+        &mut client,
+        &format!("alter system set sql_trace_statements = '{id}:4'"),
+    );
+    for _ in 0..3 {
+        run(&mut client, "execute p");
+        run(&mut client, "select 1 as not_traced");
+    }
+    run(&mut client, "alter system reset sql_trace_statements");
+    run(&mut client, "select 2 as not_traced");
+    let records = read(&path);
+    let records = &records[before..];
+    let texts: Vec<_> = records.iter().filter_map(text).collect();
+    assert!(!texts.iter().any(|t| t.contains("not_traced")), "{texts:?}");
+    let executed = |depth: u32, part: &str| {
+        let calls = calls_at(records, depth).into_iter();
+        calls
+            .filter(|(text, kind, _)| *kind == CallKind::Exec && text.contains(part))
+            .count()
+    };
+    let found = [
+        executed(0, "execute p"),
+        executed(1, "select a from t where a > 5"),
+        executed(1, "execute p"),
+    ];
+    assert_eq!(found, [3, 3, 0], "{records:#?}");
+}
+
+#[test]
 fn a_file_has_a_limit_and_its_failure_is_no_statements() {
     let db = up("limit");
     let mut client = db.client(1);

@@ -488,7 +488,6 @@ impl<'r> Session<'r> {
 
     /// Calls a function by its number. As a query it ends with ReadyForQuery.
     fn function_call(&mut self, call: &FunctionCall<'_>, output: &mut Output) -> Handled {
-        self.portals.remove("");
         let formats: Vec<i16> = call.formats.iter().collect();
         let params = Params {
             formats: &formats,

@@ -9,6 +9,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::Limits;
@@ -47,9 +48,11 @@ impl RotatingFile {
     }
 
     fn reopen(&mut self) -> io::Result<()> {
+        // It has statements and their values in it, so nobody else may read it.
         let file = OpenOptions::new()
             .create(true)
             .append(true)
+            .mode(0o600)
             .open(&self.path)?;
         self.size = file.metadata()?.len();
         if self.takes_stderr {
@@ -219,6 +222,20 @@ mod tests {
         let mut log = scratch.open(file_bytes, 2);
         (0..9).for_each(|_| log.write(&format!("{:0>250}\n", 0)));
         assert_eq!(scratch.files().len(), 2);
+    }
+
+    #[test]
+    fn nobody_else_may_read_a_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let scratch = Scratch::new("mode");
+        let mut log = scratch.open(100, 3);
+        (0..9).for_each(|n| log.write(&format!("{n:0>30}\n")));
+        let names: Vec<String> = scratch.files().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["x.log", "x.log.1", "x.log.2"]);
+        for name in names {
+            let metadata = std::fs::metadata(scratch.0.join(&name)).unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{name}");
+        }
     }
 
     #[test]

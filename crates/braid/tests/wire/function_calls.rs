@@ -91,6 +91,25 @@ fn a_wrong_call_is_an_error_and_the_session_goes_on() {
         c.send(&[Message(b'F', body.to_vec())]);
         assert_eq!(sqlstate(&c.until(b'Z')), "08P01", "{body:?}");
     }
+    // A format that there is not: of `lower(text)`.
+    let mut body = 870_u32.to_be_bytes().to_vec();
+    body.extend_from_slice(&[0, 1, 0, 7, 0, 1, 0, 0, 0, 1, b'A', 0, 0]);
+    c.send(&[Message(b'F', body)]);
+    assert_eq!(sqlstate(&c.until(b'Z')), "22023");
+    // A portal that is being read stays, also the one without a name.
+    c.query("begin");
+    c.send(&[
+        parse("", "select generate_series(1, 3)", &[]),
+        bind("", "", &[], &[], &[]),
+        execute("", 1),
+        Message(b'S', Vec::new()),
+    ]);
+    c.until(b'Z');
+    assert!(result(&call(&mut c, VERSION, &[])).starts_with(b"PostgreSQL"));
+    c.send(&[execute("", 1), Message(b'S', Vec::new())]);
+    let rows = c.until(b'Z').iter().filter(|m| m.0 == b'D').count();
+    assert_eq!(rows, 1);
+    c.query("commit");
     c.query("begin");
     c.query("select 1/0");
     assert_eq!(sqlstate(&call(&mut c, VERSION, &[])), "25P02");

@@ -47,6 +47,21 @@ fn characters(text: &str) -> u32 {
     text.chars().count() as u32
 }
 
+/// Counts the characters of a text on to places that come one behind the other.
+#[derive(Default)]
+struct Counted {
+    bytes: usize,
+    characters: u32,
+}
+
+impl Counted {
+    fn until(&mut self, text: &str, at: usize) -> u32 {
+        self.characters += characters(&text[self.bytes..at]);
+        self.bytes = at;
+        self.characters
+    }
+}
+
 /// The text as others read it; `None`: they read it alike.
 pub fn reread(sql: &str, how: Backslashes) -> Result<Option<Reread>> {
     let bytes = sql.as_bytes();
@@ -58,6 +73,7 @@ pub fn reread(sql: &str, how: Backslashes) -> Result<Option<Reread>> {
         added: Vec::new(),
         warnings: Vec::new(),
     };
+    let mut counted = Counted::default();
     let (mut at, mut copied) = (0, 0);
     while at < bytes.len() {
         if let Some(end) = skipped_end(bytes, at) {
@@ -101,9 +117,8 @@ pub fn reread(sql: &str, how: Backslashes) -> Result<Option<Reread>> {
                     true => " E",
                     false => "E",
                 };
-                found
-                    .added
-                    .push((characters(&sql[..at]), mark.len() as u32));
+                let before = counted.until(sql, at);
+                found.added.push((before, mark.len() as u32));
                 found.text.push_str(mark);
                 copied = at;
                 found.warnings.extend(how.warns.then(|| warning(escape)));
@@ -223,6 +238,18 @@ mod tests {
         };
         assert_eq!(error(r"select E'\''", quotes).sqlstate(), "22P06");
         assert!(reread(r"select '\'", quotes).expect("it is read").is_none());
+    }
+
+    /// It took minutes when the characters before each string were counted anew.
+    #[test]
+    fn many_strings_are_read_once() {
+        let sql = format!("select {} '\\n', nothing", r"'ä\n', ".repeat(300_000));
+        let found = reread(&sql, OFF).expect("it is read");
+        let found = found.expect("it has escapes");
+        assert_eq!(found.text.len(), sql.len() + 300_001);
+        let last = found.text.chars().count() as u32 - 6;
+        let moved = found.error(Error::new("42703", "x").at(last));
+        assert_eq!(moved.fields().position, Some(last - 300_001));
     }
 
     #[test]

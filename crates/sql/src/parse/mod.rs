@@ -26,6 +26,7 @@ pub mod extension;
 pub mod forms;
 pub mod function;
 pub mod grant;
+pub mod hidden;
 pub mod identity;
 mod inheritance;
 mod joins;

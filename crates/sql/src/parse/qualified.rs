@@ -5,12 +5,13 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Words with a form of their own before a parenthesis.
-const FORMS: [Keyword; 8] = [
+const FORMS: [Keyword; 9] = [
     Keyword::CEIL,
     Keyword::EXISTS,
     Keyword::FLOOR,
     Keyword::NOT,
     Keyword::SESSION_USER,
+    Keyword::SUBSTR,
     Keyword::SUBSTRING,
     Keyword::USER,
     Keyword::VALUES,
@@ -41,8 +42,8 @@ mod tests {
     fn words_behind_a_schema_are_names() {
         for (written, read) in [
             (
-                "SELECT pg_catalog.CEIL(1.5), s.substring('a', 1)",
-                "SELECT pg_catalog.\"ceil\"(1.5), s.\"substring\"('a', 1)",
+                "SELECT pg_catalog.CEIL(1.5), s.substring('a', 1), pg_catalog.substr('a', 1)",
+                "SELECT pg_catalog.\"ceil\"(1.5), s.\"substring\"('a', 1), pg_catalog.\"substr\"('a', 1)",
             ),
             (
                 "SELECT a.b FROM a WHERE a.c IN (SELECT substring('a' FROM 1))",

@@ -34,7 +34,7 @@ pub fn split(sql: &str) -> Vec<&str> {
                 at + 1
             }
             b'-' if bytes[at..].starts_with(b"--") => line_end(bytes, at),
-            b'/' if bytes[at..].starts_with(b"/*") => comment_end(bytes, at),
+            b'/' if bytes[at..].starts_with(b"/*") => comment_end(bytes, at).0,
             c => {
                 meaningful |= !c.is_ascii_whitespace();
                 token_end(sql, at)
@@ -55,7 +55,7 @@ pub(super) fn blanks_end(sql: &str, from: usize) -> usize {
     while let Some(byte) = bytes.get(at) {
         at = match byte {
             b'-' if bytes[at..].starts_with(b"--") => line_end(bytes, at),
-            b'/' if bytes[at..].starts_with(b"/*") => comment_end(bytes, at),
+            b'/' if bytes[at..].starts_with(b"/*") => comment_end(bytes, at).0,
             byte if byte.is_ascii_whitespace() => at + 1,
             _ => break,
         };
@@ -63,15 +63,15 @@ pub(super) fn blanks_end(sql: &str, from: usize) -> usize {
     at
 }
 
-fn line_end(bytes: &[u8], from: usize) -> usize {
+pub(super) fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from..]
         .iter()
         .position(|b| *b == b'\n')
         .map_or(bytes.len(), |n| from + n + 1)
 }
 
-/// Comments nest.
-fn comment_end(bytes: &[u8], from: usize) -> usize {
+/// Where a comment ends, and whether it is closed. Comments nest.
+pub(super) fn comment_end(bytes: &[u8], from: usize) -> (usize, bool) {
     let (mut at, mut depth) = (from + 2, 1);
     while at < bytes.len() && depth > 0 {
         if bytes[at..].starts_with(b"/*") {
@@ -84,7 +84,7 @@ fn comment_end(bytes: &[u8], from: usize) -> usize {
             at += 1;
         }
     }
-    at.min(bytes.len())
+    (at.min(bytes.len()), depth == 0)
 }
 
 /// The end of whatever begins here: a quoted thing as a whole, otherwise one byte.
@@ -94,7 +94,7 @@ pub(super) fn token_end(sql: &str, at: usize) -> usize {
         b'\'' if is_escape_quote(bytes, at) => escape_string(bytes, at).1,
         b'\'' => quote_end(bytes, at, b'\'', false),
         b'"' => quote_end(bytes, at, b'"', false),
-        b'$' if at == 0 || !is_word(bytes[at - 1]) => dollar_end(sql, at),
+        b'$' if at == 0 || !is_word(bytes[at - 1]) => dollar_end(sql, at).0,
         _ => at + 1,
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn escape_string(bytes: &[u8], quote: usize) -> (Vec<(usize, usize)>,
 }
 
 /// The quote with which a string goes on behind blanks and comments with an end of line.
-fn continuation(bytes: &[u8], from: usize) -> Option<usize> {
+pub(super) fn continuation(bytes: &[u8], from: usize) -> Option<usize> {
     let (mut at, mut ends_line) = (from, false);
     loop {
         match bytes.get(at)? {
@@ -145,7 +145,7 @@ fn continuation(bytes: &[u8], from: usize) -> Option<usize> {
 pub(super) fn skipped_end(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes[at] {
         b'-' if bytes[at..].starts_with(b"--") => Some(line_end(bytes, at)),
-        b'/' if bytes[at..].starts_with(b"/*") => Some(comment_end(bytes, at)),
+        b'/' if bytes[at..].starts_with(b"/*") => Some(comment_end(bytes, at).0),
         _ => None,
     }
 }
@@ -173,7 +173,9 @@ pub(super) fn quote_end(bytes: &[u8], from: usize, quote: u8, escapes: bool) -> 
     bytes.len()
 }
 
-fn dollar_end(sql: &str, from: usize) -> usize {
+/// Where a string in dollars ends, and the length of its tag; the next byte and zero if none begins
+/// here.
+pub(super) fn dollar_end(sql: &str, from: usize) -> (usize, usize) {
     let bytes = sql.as_bytes();
     let tag_length = bytes[from + 1..]
         .iter()
@@ -182,12 +184,13 @@ fn dollar_end(sql: &str, from: usize) -> usize {
     let tag_end = from + 1 + tag_length;
     let starts_with_digit = bytes.get(from + 1).is_some_and(u8::is_ascii_digit);
     if bytes.get(tag_end) != Some(&b'$') || starts_with_digit {
-        return from + 1;
+        return (from + 1, 0);
     }
     let tag = &sql[from..=tag_end];
-    sql[tag_end + 1..]
+    let end = sql[tag_end + 1..]
         .find(tag)
-        .map_or(sql.len(), |n| tag_end + 1 + n + tag.len())
+        .map_or(sql.len(), |n| tag_end + 1 + n + tag.len());
+    (end, tag.len())
 }
 
 #[cfg(test)]

@@ -371,8 +371,8 @@ impl<'b, 'c> Interpreter<'b, 'c> {
         match parts::data_type(&parsed, &names) {
             Ok((SqlType::Composite(row), _)) => Ok(Slot::Record(Record::of_row(self.core, row))),
             Ok((ty, typmod)) => {
-                // The labels of an enum can change, and the rules of a domain.
-                if ty.is_stored_as_itself() && !ty.holds_domains() {
+                // What users make can change, be dropped, and be another under another path.
+                if SqlType::from_oid(ty.oid()).is_some_and(|known| known == ty) {
                     let known = &mut self.core.pl.types;
                     known.insert(text.to_string(), (ty, typmod));
                 }

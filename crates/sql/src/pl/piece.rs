@@ -31,6 +31,8 @@ pub struct Planned {
     assumed: Vec<(usize, Assumed)>,
     /// Of an expression: the type of its value.
     pub ty: SqlType,
+    /// What the value of an expression is converted to, which the target says.
+    to: Option<(SqlType, i32)>,
     /// The transition tables that there were when it was planned.
     transitions: Vec<(String, Vec<ColumnDesc>)>,
     /// The functions of users that an expression calls.
@@ -63,6 +65,7 @@ impl Planned {
             ty: columns
                 .and_then(|c| c.first())
                 .map_or(SqlType::Void, |c| c.ty),
+            to: None,
             transitions: Vec::new(),
             calls: Vec::new(),
             shape: columns.map(|c| Arc::new(Shape::of_columns(c))),
@@ -74,6 +77,17 @@ impl Planned {
     pub fn fits_slots(&self, slots: &[Slot]) -> bool {
         let mut assumed = self.assumed.iter();
         assumed.all(|(slot, kind)| kind.is_still(&slots[*slot]))
+    }
+
+    /// Whether its value is converted to this: the same state of the same type.
+    fn fits_target(&self, to: Option<(SqlType, i32)>) -> bool {
+        match (self.to, to) {
+            (None, None) => true,
+            (Some((own, own_typmod)), Some((ty, typmod))) => {
+                own.is_state(ty) && own_typmod == typmod
+            }
+            _ => false,
+        }
     }
 
     fn fits_transitions(&self, now: &[TransitionTable]) -> bool {
@@ -121,6 +135,7 @@ impl Interpreter<'_, '_> {
         to: Option<(SqlType, i32)>,
     ) -> Result<Arc<Planned>> {
         if let Some(known) = self.code.plans[sql.id].load_full()
+            && known.fits_target(to)
             && self.fits(&known)?
         {
             return Ok(known);
@@ -164,6 +179,7 @@ impl Interpreter<'_, '_> {
         let known = self.code.plans[sql.id].load();
         if let Some(planned) = known.as_ref()
             && let How::Value(e) = &planned.what
+            && planned.fits_target(Some(to))
             && self.fits(planned)?
         {
             return self.simple_value(planned, e);
@@ -290,6 +306,7 @@ pub fn plan_text(
             (How::Value(_), Some((to, _))) => to,
             _ => ty,
         },
+        to,
         what,
         inputs,
         assumed,

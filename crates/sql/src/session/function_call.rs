@@ -27,6 +27,10 @@ impl SqlSession {
         params: Params<'_>,
         format: i16,
     ) -> Result<Option<Vec<u8>>> {
+        if let Some(other) = params.formats.iter().find(|f| ![0, 1].contains(*f)) {
+            let message = format!("unsupported format code: {other}");
+            return Err(Error::new("22023", message));
+        }
         let statement = self.statement_of_call(oid, params.values.len())?;
         let mut portal = self.bind(&statement, params)?;
         let mut kept = Keep::default();

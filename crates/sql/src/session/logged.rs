@@ -15,7 +15,7 @@ use super::statement::{Kind, Portal};
 use super::{Core, Settings, SqlSession};
 use crate::api::Notice;
 use crate::error::Error;
-use crate::parse::role::without_passwords;
+use crate::parse::hidden;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype::text_out;
 use crate::plan::with::Part;
@@ -139,9 +139,9 @@ impl Logging {
     }
 }
 
-/// Text of a client as the log may have it.
-fn shown(text: &str) -> Cow<'_, str> {
-    without_passwords(text).map_or(Cow::Borrowed(text), Cow::Owned)
+/// What is told of a statement, as the log may have it.
+fn shown<'t>(message: &'t str, statement: Option<&str>) -> Cow<'t, str> {
+    hidden::of_message(message, statement).map_or(Cow::Borrowed(message), Cow::Owned)
 }
 
 impl SqlSession {
@@ -160,7 +160,7 @@ impl SqlSession {
         let error = error.told_to(|_| true);
         let fields = error.fields();
         let mut text = self.core.about(severity, &fields.sqlstate);
-        text.push_str(&shown(&fields.message));
+        text.push_str(&shown(&fields.message, statement));
         let own = fields.position;
         let position = own.or(fields.internal.as_ref().map(|(_, at)| *at));
         if let Some(position) = position {
@@ -189,7 +189,11 @@ impl SqlSession {
         if let Some(statement) = statement
             && severity >= logging.min_error_statement
         {
-            let _ = write!(text, "\nSTATEMENT: {}", shown(statement));
+            let _ = write!(
+                text,
+                "\nSTATEMENT: {}",
+                self.core.shown_statement(statement)
+            );
         }
         // The end of a session that an administrator wanted is no failure.
         let is_ordered = is_fatal && fields.sqlstate.starts_with("57");
@@ -224,9 +228,16 @@ impl SqlSession {
             return;
         }
         let mut text = self.core.about(Severity::Log, "");
-        let _ = write!(text, "statement: {}", shown(&self.text_of(statement)));
+        let _ = write!(
+            text,
+            "statement: {}",
+            self.core.shown_statement(&self.text_of(statement))
+        );
         if let Some(prepared) = prepared {
-            let _ = write!(text, "\nDETAIL: prepare: {}", shown(prepared.text()));
+            let prepared = prepared.text();
+            let shown = hidden::without_passwords(prepared);
+            let shown = shown.as_deref().unwrap_or(prepared);
+            let _ = write!(text, "\nDETAIL: prepare: {shown}");
         }
         // The values of a text that was sent as a whole stand in that.
         if !portal.params.is_empty() && !self.has_client_text() {
@@ -244,6 +255,12 @@ impl SqlSession {
 }
 
 impl Core {
+    /// A statement as the log may have it, as its client has sent it.
+    fn shown_statement<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let escapes_in_plain = self.settings.hot().backslashes.in_plain;
+        hidden::of_client(text, escapes_in_plain).map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
     /// Logs a message that goes to the client, if it is as severe as the log wants.
     pub(super) fn log_notice(&self, notice: &Notice) {
         let severity = Severity::of(notice);
@@ -252,7 +269,7 @@ impl Core {
             return;
         }
         let mut text = self.about(severity, &notice.sqlstate);
-        text.push_str(&shown(&notice.message));
+        text.push_str(&shown(&notice.message, None));
         if logging.verbosity > Verbosity::Terse {
             let lines = [
                 ("DETAIL", notice.detail.as_ref()),
@@ -263,7 +280,7 @@ impl Core {
         if let Some(statement) = &self.shown
             && severity >= logging.min_error_statement
         {
-            let _ = write!(text, "\nSTATEMENT: {}", shown(statement));
+            let _ = write!(text, "\nSTATEMENT: {}", self.shown_statement(statement));
         }
         put(severity, &text);
     }
@@ -304,7 +321,7 @@ impl Core {
 fn add_lines(text: &mut String, lines: &[(&str, Option<&String>)]) {
     for (name, line) in lines {
         if let Some(line) = line {
-            let _ = write!(text, "\n{name}: {}", shown(line));
+            let _ = write!(text, "\n{name}: {}", shown(line, None));
         }
     }
 }

@@ -295,7 +295,7 @@ impl SqlSession {
         let text: Arc<str> = match &command {
             // Whoever shows the statement shows no password.
             Command::Utility(_) => {
-                parse::role::without_passwords(sql).map_or(sql.into(), Arc::from)
+                parse::hidden::without_passwords(sql).map_or(sql.into(), Arc::from)
             }
             _ => sql.into(),
         };

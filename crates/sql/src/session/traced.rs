@@ -10,7 +10,6 @@ use crate::api::{Completion, RowSink, Tag};
 use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, Took};
 use crate::explain;
-use crate::parse;
 use crate::trace::{CallMark, Ended, Head, Listed, Traced, Tracer};
 use block::value::DatumRef;
 
@@ -52,6 +51,7 @@ impl SqlSession {
         sql: &str,
         param_oids: &[u32],
     ) -> Result<Arc<Statement>> {
+        let around = self.core.trace.level_around();
         if !self.core.follow_trace(sql) {
             return self.analysed_plain(sql, param_oids);
         }
@@ -66,11 +66,7 @@ impl SqlSession {
             t.less_deep();
             let statement = match &parsed {
                 Ok(statement) => statement,
-                Err(e) => {
-                    let text = parse::role::without_passwords(sql);
-                    let text = text.as_deref().unwrap_or(sql);
-                    return t.error(None, text, core.roles.current, e);
-                }
+                Err(e) => return t.error(None, sql, core.roles.current, e),
             };
             let traced = Traced::Sent(statement.clone());
             core.open_cursor(t, &traced, &statement.kind, &from);
@@ -82,6 +78,7 @@ impl SqlSession {
                 rows: 0,
             });
         });
+        self.core.trace.back_to_level(around);
         parsed
     }
 
@@ -108,6 +105,7 @@ impl SqlSession {
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
         let statement = portal.statement.clone();
+        let around = self.core.trace.level_around();
         if matches!(portal.run, Run::Done) || !self.core.follow_trace(statement.text()) {
             return self.execute_plain(portal, max_rows, sink);
         }
@@ -143,6 +141,7 @@ impl SqlSession {
         };
         self.core.end_traced(&ended, &portal.statement.kind, plan);
         self.core.trace.put_back(outer);
+        self.core.trace.back_to_level(around);
         self.core.end_trace_if_off();
         done
     }
@@ -176,7 +175,8 @@ impl Core {
     }
 
     /// Begins, changes or ends the trace as it is wanted now. Whether a call of this statement is
-    /// traced.
+    /// traced, which it is within one that is: the end of that is written at a level that is not
+    /// lower than the level of its beginning.
     fn follow_trace(&mut self, text: &str) -> bool {
         let changes = self.database.trace_changes();
         if self.trace.seen != changes {
@@ -185,6 +185,7 @@ impl Core {
         }
         let of_statement = self.trace.statements.level_of_text(text);
         let level = self.trace.level | self.settings.trace_level() | of_statement;
+        let level = level | self.trace.level_around().unwrap_or(0);
         let stays = level != 0 || !self.trace.statements.is_empty();
         self.trace.is_refused &= stays;
         match &mut self.trace.tracer {
@@ -240,8 +241,11 @@ impl Core {
         }
     }
 
-    /// Ends the trace if the call that is over has switched it off.
+    /// Ends the trace if the call that is over, or one within it, has switched it off.
     fn end_trace_if_off(&mut self) {
+        if self.trace.level_around().is_some() {
+            return;
+        }
         let of_session = self.trace.level | self.settings.trace_level();
         if of_session == 0 && self.trace.statements.is_empty() {
             self.trace.tracer = None;

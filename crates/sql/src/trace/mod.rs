@@ -116,6 +116,20 @@ impl SessionTrace {
             tracer.back_to(outer.cursor);
         }
     }
+
+    /// The level of the call under way, which the calls within it come back to.
+    pub fn level_around(&self) -> Option<u8> {
+        let tracer = self.tracer.as_ref().filter(|t| t.depth() > 0)?;
+        Some(tracer.level())
+    }
+
+    pub fn back_to_level(&mut self, around: Option<u8>) {
+        if let (Some(level), Some(tracer)) = (around, &mut self.tracer)
+            && tracer.level() != level
+        {
+            tracer.set_level(level);
+        }
+    }
 }
 
 impl Tracer {

@@ -1,5 +1,6 @@
 //! Writes what a session does into its trace file.
 
+use std::borrow::Cow;
 use std::io;
 
 use block::value::Datum;
@@ -14,6 +15,7 @@ use super::{SqlId, Traceable, Traced};
 use crate::error::Error;
 use crate::error_numbers;
 use crate::explain::TracedStep;
+use crate::parse::hidden::{of_message, without_passwords};
 use crate::pgtype::{IoSettings, text_out};
 use crate::types::SqlType;
 
@@ -194,8 +196,8 @@ impl Tracer {
                 tim: tim_ns / 1000,
             }));
         }
-        let text = statement.text();
-        let id = SqlId::of(text);
+        let text = shown(statement.text());
+        let id = SqlId::of(&text);
         self.put(&Record::Separator);
         self.put(&Record::Cursor(Cursor {
             number,
@@ -207,7 +209,7 @@ impl Tracer {
             hash: id.hash().into(),
             address: "0".to_string(),
             sql_id: id.to_string(),
-            text: text.to_string(),
+            text: text.into_owned(),
         }));
     }
 
@@ -315,7 +317,9 @@ impl Tracer {
         let cursor = statement
             .and_then(|s| self.cursors.find(s))
             .map(|c| c.number);
-        let told = format!("SQLSTATE {}: {}", e.sqlstate(), e.message());
+        let hidden = of_message(e.message(), Some(text));
+        let message = hidden.as_deref().unwrap_or(e.message());
+        let told = format!("SQLSTATE {}: {message}", e.sqlstate());
         self.put(&Record::Comment(told));
         match cursor {
             Some(cursor) => self.put(&Record::Error { cursor, err, tim }),
@@ -327,7 +331,7 @@ impl Tracer {
                 parsing_user: user,
                 tim,
                 err,
-                text: text.to_string(),
+                text: shown(text).into_owned(),
             })),
         }
     }
@@ -378,6 +382,11 @@ impl Drop for Tracer {
         self.set_level(0);
         self.flush();
     }
+}
+
+/// A text as the file may have it.
+fn shown(text: &str) -> Cow<'_, str> {
+    without_passwords(text).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 fn wait_record(cursor: u64, wait: &TracedWait) -> Record {

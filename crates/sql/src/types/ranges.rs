@@ -34,7 +34,7 @@ pub struct RangeDef {
 /// A state of a range type. Those of one object id are the same type. Aligned to four bytes it
 /// leaves room for what [`SqlType`] says besides, which stands in every expression.
 #[derive(Clone, Copy)]
-#[repr(packed(4))]
+#[repr(C, packed(4))]
 pub struct RangeType(pub(super) &'static RangeDef);
 
 #[derive(Default)]

@@ -296,7 +296,7 @@ impl Analyzer<'_> {
     ) -> Result<()> {
         let (keyed, rest): (Vec<_>, Vec<_>) = std::mem::take(made)
             .into_iter()
-            .partition(|s| registers_of(s).iter().any(|r| keys.uses(*r)));
+            .partition(|s| s.registers().any(|r| keys.uses(r)));
         *made = rest;
         if keyed.len() > 1 {
             let what = "several functions of several rows as keys of groups";
@@ -305,7 +305,7 @@ impl Analyzer<'_> {
         from.extend(keyed.into_iter().map(|series| {
             From::Relation(Relation {
                 alias: String::new(),
-                registers: registers_of(&series),
+                registers: series.registers().collect(),
                 kind: RelationKind::Series(series),
             })
         }));
@@ -597,15 +597,6 @@ fn is_own_recursion(item: &super::tree::From) -> bool {
         From::Join { left, right, .. } => is_own_recursion(left) || is_own_recursion(right),
         From::Merged { .. } => false,
     }
-}
-
-/// What a function that gives several rows sets.
-fn registers_of(s: &super::tree::Series) -> Vec<crate::query::plan::Register> {
-    let first = std::iter::once(s.into);
-    first
-        .chain(s.more.iter().copied())
-        .chain(s.ordinality)
-        .collect()
 }
 
 fn window_exprs(w: &mut super::tree::Windows) -> impl Iterator<Item = &mut Expr> {

@@ -120,6 +120,16 @@ pub struct Series {
     pub ordinality: Option<Register>,
 }
 
+impl Series {
+    /// What it sets.
+    pub fn registers(&self) -> impl Iterator<Item = Register> + '_ {
+        let first = std::iter::once(self.into);
+        first
+            .chain(self.more.iter().copied())
+            .chain(self.ordinality)
+    }
+}
+
 #[derive(Debug)]
 pub enum From {
     Relation(Relation),

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::plan::SortKey;
 use crate::query::aggregate::AggregateCall;
-use crate::query::analyze::tree::{Body, Grouping, Level, RowLock, Select, Windows};
+use crate::query::analyze::tree::{Body, Grouping, Level, RowLock, Select, Series, Windows};
 use crate::query::plan::{
     Compute, Distinct, Group, Limit, Lock, LockedTable, Node, SetOperation, Sort, Values, Window,
     With,
@@ -305,7 +305,9 @@ impl Planner<'_> {
         };
         built.node = Node::Compute(Arc::new(compute));
         built.registers.extend(s.columns.iter().map(|(r, _)| *r));
-        built.registers.extend(s.series.iter().map(|s| s.into));
+        built
+            .registers
+            .extend(s.series.iter().flat_map(Series::registers));
         built
     }
 

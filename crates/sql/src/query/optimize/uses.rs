@@ -214,9 +214,7 @@ pub fn all_set_in(level: &Level, set: &mut HashSet<Register>) {
             set.extend(calls.map(|c| c.into));
             set.extend(s.columns.iter().map(|(r, _)| *r));
             for series in &s.series {
-                set.insert(series.into);
-                set.extend(&series.more);
-                set.extend(series.ordinality);
+                set.extend(series.registers());
             }
         }
     }
