@@ -48,7 +48,7 @@ pub fn sqrt(d: &BigDecimal) -> Result<BigDecimal> {
     // PostgreSQL counts digits in groups of four, of which the first has `weight`.
     let weight = match d.is_zero() {
         true => 0,
-        false => (log10(d).floor() as i64).div_euclid(4),
+        false => (d.digits() as i64 - scale(d) - 1).div_euclid(4),
     };
     let shown = (MIN_SIGNIFICANT_DIGITS - ((weight + 1) * 2 - 1))
         .max(scale(d))
@@ -278,6 +278,7 @@ mod tests {
         assert_eq!(of(log_base_10, "1000"), "3.0000000000000000");
         assert_eq!(of(log_base_10, "2"), "0.3010299956639812");
         assert_eq!(of(sqrt, "2"), "1.414213562373095");
+        assert_eq!(of(sqrt, "9999999999999999"), "99999999.999999995");
         assert_eq!(of(sqrt, "100000"), "316.2277660168379");
         assert_eq!(of(sqrt, "0.0004"), "0.02000000000000000");
         assert_eq!(of(sqrt, "0"), "0.000000000000000");
