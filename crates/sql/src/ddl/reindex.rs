@@ -130,7 +130,7 @@ impl Core {
         let name = &reindex.name;
         let rights = self.rights();
         let is_index = reindex.what == Reindexed::Index;
-        let found = self.locked_relation(name, lock, false, |found| match found {
+        let found = self.maintained_relation(name, lock, false, |found| match found {
             Relation::Index(table, at) if is_index => {
                 rights.check_owner_of(found)?;
                 Ok(Some((table.clone(), Some(*at))))

@@ -50,7 +50,7 @@ pub fn create(
             .map(|r| r.name.clone())
             .unwrap_or_default(),
     };
-    check_name(core, &name)?;
+    check_name(&name)?;
     core.claim_name(&format!("schema {name}"))?;
     if core.dict().schema(&name).is_some() {
         let exists = exists(&name);
@@ -82,11 +82,7 @@ fn exists(name: &str) -> Error {
     Error::new("42P06", format!("schema \"{name}\" already exists"))
 }
 
-fn check_name(core: &Core, name: &str) -> Result<()> {
-    if core.database_name.is_empty() && name == crate::large::SCHEMA {
-        // It is the instance that makes it.
-        return Ok(());
-    }
+fn check_name(name: &str) -> Result<()> {
     match ["pg_", numbered::PREFIX]
         .iter()
         .find(|p| name.starts_with(*p))
@@ -100,19 +96,7 @@ fn check_name(core: &Core, name: &str) -> Result<()> {
     }
 }
 
-/// Refuses to take away what large objects are kept in.
-fn check_not_required(name: &str) -> Result<()> {
-    match name == crate::large::SCHEMA {
-        false => Ok(()),
-        true => {
-            let why = format!("schema {name} is required by the database system");
-            Err(Error::new("2BP01", why))
-        }
-    }
-}
-
 pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
-    check_not_required(name)?;
     let found = core.locked_schema(name, TableLock::AccessExclusive)?;
     let found = found.ok_or_else(|| names::no_schema(name))?;
     core.check_owner(found.owner, format!("schema {name}"))?;
@@ -124,7 +108,7 @@ pub fn alter(core: &mut Core, name: &str, change: &Change) -> Result<Tag> {
             if core.dict().schema(to).is_some() {
                 return Err(exists(to));
             }
-            check_name(core, to)?;
+            check_name(to)?;
             let dict = core.dict();
             for s in dict.sequences().filter(|s| s.schema == next.oid) {
                 super::sequence::rename_in_defaults(core, s, (to, &s.name))?;
@@ -163,7 +147,6 @@ pub fn drop(
         match core.locked_schema(name, TableLock::AccessExclusive)? {
             Some(schema) => {
                 core.check_owner(schema.owner, format!("schema {name}"))?;
-                check_not_required(name)?;
                 gone.push(Address::Schema(schema.oid));
             }
             None if if_exists => core.notice(
@@ -235,6 +218,9 @@ impl Core {
         }
         loop {
             let wanted = self.wanted_schema(name)?;
+            if wanted == PG_CATALOG && self.may_change_system() {
+                return Ok(wanted);
+            }
             if [PG_CATALOG, INFORMATION_SCHEMA].contains(&wanted) {
                 let schema = self.dict().schema_name(wanted).to_string();
                 let message = format!("permission denied to create \"{schema}.{}\"", name.name);

@@ -174,15 +174,22 @@ impl Dict {
             return wanted;
         }
         let mut held = self.granted(kind, oid, owner).held(role, wanted);
+        use Privileges as P;
+        let table = self.table_by_oid(oid).filter(|_| kind == Kind::Table);
+        if table.is_some_and(|t| crate::large::is_open(t)) {
+            held = held.and(wanted.common(P::SELECT));
+        }
         let mut more = |of: u32, privileges: Privileges| {
             let more = wanted.common(privileges).without(held);
             if !more.is_empty() && self.has_rights_of(role, of) {
                 held = held.and(more);
             }
         };
-        use Privileges as P;
         if matches!(kind, Kind::Table | Kind::Sequence) {
             more(READ_ALL_DATA, P::SELECT);
+        }
+        let is_users = !table.is_some_and(|t| crate::large::is_of_system(t));
+        if matches!(kind, Kind::Table | Kind::Sequence) && is_users {
             more(WRITE_ALL_DATA, P::INSERT.and(P::UPDATE).and(P::DELETE));
         }
         if kind == Kind::Schema {

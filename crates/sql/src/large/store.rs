@@ -19,76 +19,83 @@ use crate::types::SqlType::{self, Bytea, Int4, Oid, Text};
 pub struct Sql(&'static str, &'static [SqlType]);
 
 const OBJECT: Sql = Sql(
-    "select owner, acl from pg_largeobjects.object where oid = $1",
+    "select owner, acl from pg_catalog.pg_largeobject_object where oid = $1",
     &[Oid],
 );
 const OBJECTS: Sql = Sql(
-    "select oid, owner, acl from pg_largeobjects.object where owner = $1 or acl is not null \
+    "select oid, owner, acl from pg_catalog.pg_largeobject_object where owner = $1 or acl is not null \
      order by oid",
     &[Oid],
 );
 /// For who changes its owner or its privileges.
 pub const CHANGES: Sql = Sql(
-    "select owner, acl from pg_largeobjects.object where oid = $1 for no key update",
+    "select owner, acl from pg_catalog.pg_largeobject_object where oid = $1 for no key update",
     &[Oid],
 );
 /// For who removes it, which waits for those that write to it, and they for it.
 pub const REMOVES: Sql = Sql(
-    "select owner, acl from pg_largeobjects.object where oid = $1 for update",
+    "select owner, acl from pg_catalog.pg_largeobject_object where oid = $1 for update",
     &[Oid],
 );
 /// For who writes to it.
 const WRITES: Sql = Sql(
-    "select owner, acl from pg_largeobjects.object where oid = $1 for key share",
+    "select owner, acl from pg_catalog.pg_largeobject_object where oid = $1 for key share",
     &[Oid],
 );
 const ADD: Sql = Sql(
-    "insert into pg_largeobjects.object(oid, owner) values ($1, $2)",
+    "insert into pg_catalog.pg_largeobject_object(oid, owner) values ($1, $2)",
     &[Oid, Oid],
 );
-const REMOVE: Sql = Sql("delete from pg_largeobjects.object where oid = $1", &[Oid]);
+const REMOVE: Sql = Sql(
+    "delete from pg_catalog.pg_largeobject_object where oid = $1",
+    &[Oid],
+);
 const SET_OWNER: Sql = Sql(
-    "update pg_largeobjects.object set owner = $2, acl = $3 where oid = $1",
+    "update pg_catalog.pg_largeobject_object set owner = $2, acl = $3 where oid = $1",
     &[Oid, Oid, Text],
 );
 const SET_ACL: Sql = Sql(
-    "update pg_largeobjects.object set acl = $2 where oid = $1",
+    "update pg_catalog.pg_largeobject_object set acl = $2 where oid = $1",
     &[Oid, Text],
 );
 const PAGES: Sql = Sql(
-    "select pageno, data from pg_largeobjects.page where loid = $1 and pageno >= $2 \
+    "select pageno, data from pg_catalog.pg_largeobject_page where loid = $1 and pageno >= $2 \
      and pageno <= $3 order by pageno",
     &[Oid, Int4, Int4],
 );
 const LAST_PAGE: Sql = Sql(
-    "select pageno, data from pg_largeobjects.page where loid = $1 order by pageno desc limit 1",
+    "select pageno, data from pg_catalog.pg_largeobject_page where loid = $1 order by pageno desc limit 1",
     &[Oid],
 );
 /// Pages that are to be written anew, as they are once those that write them now have ended.
 const LOCKED_PAGES: Sql = Sql(
-    "select pageno, data from pg_largeobjects.page where loid = $1 and pageno >= $2 \
+    "select pageno, data from pg_catalog.pg_largeobject_page where loid = $1 and pageno >= $2 \
      and pageno <= $3 order by pageno for update",
     &[Oid, Int4, Int4],
 );
 const ADD_PAGE: Sql = Sql(
-    "insert into pg_largeobjects.page(loid, pageno, data) values ($1, $2, $3)",
+    "insert into pg_catalog.pg_largeobject_page(loid, pageno, data) values ($1, $2, $3)",
     &[Oid, Int4, Bytea],
 );
 const SET_PAGE: Sql = Sql(
-    "update pg_largeobjects.page set data = $3 where loid = $1 and pageno = $2",
+    "update pg_catalog.pg_largeobject_page set data = $3 where loid = $1 and pageno = $2",
     &[Oid, Int4, Bytea],
 );
 const REMOVE_PAGES: Sql = Sql(
-    "delete from pg_largeobjects.page where loid = $1 and pageno > $2",
+    "delete from pg_catalog.pg_largeobject_page where loid = $1 and pageno > $2",
     &[Oid, Int4],
 );
 
 /// Bytes of pages that are locked, and read, before they are written.
 const WRITTEN_AT_ONCE: u64 = 64 * PAGE;
 
-/// The plans of these statements that a session has made.
+/// These statements in a session.
 #[derive(Default)]
-pub struct Plans(HashMap<&'static str, Arc<Nested>>);
+pub struct Statements {
+    plans: HashMap<&'static str, Arc<Nested>>,
+    /// One of them runs, or is planned: nobody else changes the tables.
+    pub(super) runs: bool,
+}
 
 /// An object that there is.
 pub struct Object {
@@ -190,15 +197,18 @@ impl Core {
     }
 
     fn run_large(&mut self, sql: &Sql, values: &[Datum]) -> Result<Vec<Vec<Datum>>> {
-        let nested = self.large_plan(sql)?;
+        self.large.runs = true;
         let mut kept = Keep::default();
-        self.run_nested(&nested, values, 0, &mut kept)?;
-        Ok(kept.rows)
+        let done = self
+            .large_plan(sql)
+            .and_then(|nested| self.run_nested(&nested, values, 0, &mut kept));
+        self.large.runs = false;
+        done.map(|_| kept.rows)
     }
 
     fn large_plan(&mut self, sql: &Sql) -> Result<Arc<Nested>> {
         let Sql(text, types) = *sql;
-        if let Some(known) = self.large.0.get(text).cloned()
+        if let Some(known) = self.large.plans.get(text).cloned()
             && self.is_nested_current(&known)?
         {
             return Ok(known);
@@ -209,7 +219,7 @@ impl Core {
         let params = |dict: &Dict| ParamTypes::of(types, dict);
         let (nested, _) = self.analyse_nested(text, &statement, &params)?;
         let nested = Arc::new(nested);
-        self.large.0.insert(text, nested.clone());
+        self.large.plans.insert(text, nested.clone());
         Ok(nested)
     }
 

@@ -65,8 +65,8 @@ pub struct Core {
     /// Statements by name, of the protocol's Parse and of PREPARE.
     pub prepared: Prepared,
     pub cursors: Cursors,
-    /// Plans of statements on the tables of large objects.
-    pub large: crate::large::Plans,
+    /// Statements on the tables of large objects.
+    pub large: crate::large::Statements,
     /// What LISTEN and NOTIFY have said in this transaction.
     pub(super) notices: super::notices::Pending,
     /// The statement that `v$session` shows.

@@ -76,6 +76,11 @@ impl SqlSession {
 impl Core {
     /// Refuses a plan that the session's role may not run.
     pub(super) fn check_permitted(&self, asked: Asked<'_>) -> Result<()> {
+        for (table, lock) in asked.tables {
+            if *lock != TableLock::AccessShare {
+                self.refuse_system_table(table)?;
+            }
+        }
         if asked.needs.is_empty() && asked.names.called().is_empty() {
             return Ok(());
         }

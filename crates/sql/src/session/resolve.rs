@@ -530,7 +530,26 @@ impl Core {
     /// What a name means, locked: it is looked up, locked, and looked up again until it means the
     /// same. An index is locked by its table. `wanted` picks the kind of relation, or says in an
     /// error what is wrong with this one. `None`: there is no relation of the name and kind.
+    /// No table of the system is locked so that it can be changed.
     pub fn locked_relation<'n, T>(
+        &mut self,
+        name: impl Into<NameRef<'n>>,
+        lock: TableLock,
+        no_wait: bool,
+        wanted: impl Fn(&Relation) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let may_change = self.may_change_system();
+        self.maintained_relation(name, lock, no_wait, |found| {
+            let wanted = wanted(found)?;
+            if wanted.is_some() && lock != TableLock::AccessShare && !may_change {
+                crate::large::refuse_of_system(found)?;
+            }
+            Ok(wanted)
+        })
+    }
+
+    /// The same for what maintains a relation and leaves it as it is, which may be the system's.
+    pub fn maintained_relation<'n, T>(
         &mut self,
         name: impl Into<NameRef<'n>>,
         lock: TableLock,

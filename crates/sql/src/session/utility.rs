@@ -785,8 +785,12 @@ impl SqlSession {
         tables.retain(|(table, _)| {
             let is_own = dict.has_rights_of(role, table.owner);
             if !is_own {
+                let who = match crate::large::is_of_system(table) {
+                    true => "superuser",
+                    false => "table",
+                };
                 let skipped = format!(
-                    "skipping \"{}\" --- only table or database owner can {what} it",
+                    "skipping \"{}\" --- only {who} or database owner can {what} it",
                     table.name
                 );
                 self.core.notice("WARNING", "01000", skipped);
@@ -835,7 +839,11 @@ impl SqlSession {
                     name: table.name.clone(),
                 };
                 let lock = TableLock::ShareUpdateExclusive;
-                let locked = self.core.locked_table(&name, lock)?;
+                let only = |found: &Relation| match found {
+                    Relation::Table(table) => Ok(Some(table.clone())),
+                    _ => Ok(None),
+                };
+                let locked = self.core.maintained_relation(&name, lock, false, only)?;
                 *oid = locked
                     .ok_or_else(|| crate::bind::names::no_relation(&table.name))?
                     .oid;

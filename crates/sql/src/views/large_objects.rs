@@ -12,13 +12,13 @@ pub const VIEWS: &[VirtualTable] = &[
         rows: Query(
             "select o.oid, o.owner as lomowner, \
              pg_catalog.pg_large_object_acl(o.acl) as lomacl \
-             from pg_largeobjects.object o",
+             from pg_catalog.pg_largeobject_object o",
         ),
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_largeobject",
         columns: &[("loid", Oid), ("pageno", Int4), ("data", Bytea)],
-        rows: Query("select p.loid, p.pageno, p.data from pg_largeobjects.page p"),
+        rows: Query("select p.loid, p.pageno, p.data from pg_catalog.pg_largeobject_page p"),
     },
 ];

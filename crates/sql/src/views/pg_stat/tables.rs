@@ -1,6 +1,6 @@
 //! `pg_stat_user_tables` and its kin: scans, rows and blocks of tables, indexes and sequences.
 //!
-//! The catalogs are no tables here, so that the views of system tables are empty.
+//! The catalogs are no tables here: of the system are the tables of large objects alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -109,21 +109,55 @@ fn none(_: &Context) -> Result<Rows> {
 
 pub const VIEWS: &[VirtualTable] = &[
     view("pg_stat_all_tables", TABLES, tables),
-    view("pg_stat_user_tables", TABLES, tables),
-    view("pg_stat_sys_tables", TABLES, none),
+    view("pg_stat_user_tables", TABLES, |cx| {
+        of_users(tables(cx)?, TABLE_SCHEMA)
+    }),
+    view("pg_stat_sys_tables", TABLES, |cx| {
+        of_system(tables(cx)?, TABLE_SCHEMA)
+    }),
     view("pg_stat_all_indexes", INDEXES, indexes),
-    view("pg_stat_user_indexes", INDEXES, indexes),
-    view("pg_stat_sys_indexes", INDEXES, none),
+    view("pg_stat_user_indexes", INDEXES, |cx| {
+        of_users(indexes(cx)?, INDEX_SCHEMA)
+    }),
+    view("pg_stat_sys_indexes", INDEXES, |cx| {
+        of_system(indexes(cx)?, INDEX_SCHEMA)
+    }),
     view("pg_statio_all_tables", TABLES_IO, tables_io),
-    view("pg_statio_user_tables", TABLES_IO, tables_io),
-    view("pg_statio_sys_tables", TABLES_IO, none),
+    view("pg_statio_user_tables", TABLES_IO, |cx| {
+        of_users(tables_io(cx)?, TABLE_SCHEMA)
+    }),
+    view("pg_statio_sys_tables", TABLES_IO, |cx| {
+        of_system(tables_io(cx)?, TABLE_SCHEMA)
+    }),
     view("pg_statio_all_indexes", INDEXES_IO, indexes_io),
-    view("pg_statio_user_indexes", INDEXES_IO, indexes_io),
-    view("pg_statio_sys_indexes", INDEXES_IO, none),
+    view("pg_statio_user_indexes", INDEXES_IO, |cx| {
+        of_users(indexes_io(cx)?, INDEX_SCHEMA)
+    }),
+    view("pg_statio_sys_indexes", INDEXES_IO, |cx| {
+        of_system(indexes_io(cx)?, INDEX_SCHEMA)
+    }),
     view("pg_statio_all_sequences", SEQUENCES_IO, sequences_io),
     view("pg_statio_user_sequences", SEQUENCES_IO, sequences_io),
     view("pg_statio_sys_sequences", SEQUENCES_IO, none),
 ];
+
+/// The column of the schema in a row of a table, and in one of an index.
+const TABLE_SCHEMA: usize = 1;
+const INDEX_SCHEMA: usize = 2;
+
+fn is_of_system(row: &[Datum], schema: usize) -> bool {
+    matches!(row.get(schema), Some(Datum::Text(name)) if name == "pg_catalog")
+}
+
+fn of_users(mut rows: Rows, schema: usize) -> Result<Rows> {
+    rows.retain(|row| !is_of_system(row, schema));
+    Ok(rows)
+}
+
+fn of_system(mut rows: Rows, schema: usize) -> Result<Rows> {
+    rows.retain(|row| is_of_system(row, schema));
+    Ok(rows)
+}
 
 /// What all instances have counted.
 struct Counted(HashMap<u32, Object>);
